@@ -1,0 +1,39 @@
+# Two commands for everybody: `make demo` and `make test`. Each makes .venv when it is not there.
+# PYTHON chooses the interpreter, for example: make test PYTHON=python3.12
+
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3 python,$(if $(shell command -v $(p) 2>/dev/null),$(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format clean
+
+demo: $(READY)
+	@$(BIN)/gapmf demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last: an install that was cut short starts again.
+# PIP_CONSTRAINT (not -c) also pins what builds the package.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gapmf needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@echo "Making $(VENV) (once; a minute or two)"
+	$(PYTHON) -m venv --clear $(VENV)
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $@

@@ -1,0 +1,55 @@
+"""Gamma-Poisson factorisation of count matrices, by its marginal likelihood.
+
+Everything public is named here and imported when it is first used (PEP 562), so that
+``import gapmf`` and ``gapmf --help`` cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+# The public names, by the module that holds them. Submodules stand for themselves.
+_EXPORTS = {
+    "GaP": "gapmf.model",
+    "NegativeMultinomial": "gapmf.distributions",
+    "negative_binomial": "gapmf.distributions",
+    "log_marginal_likelihood": "gapmf.likelihood.marginal",
+    "split_marginal_cost": "gapmf.likelihood.marginal",
+    "count_admissible": "gapmf.likelihood.cost",
+    "log_joint_likelihood": "gapmf.likelihood.joint",
+    "split_joint_cost": "gapmf.likelihood.joint",
+}
+_SUBMODULES = ("datasets", "errors")
+
+__all__ = [  # noqa: PLE0604 - the names are strings, gathered from the table
+    *_EXPORTS,
+    *_SUBMODULES,
+    "__version__",
+]
+
+if TYPE_CHECKING:
+    from gapmf import datasets, errors
+    from gapmf.distributions import NegativeMultinomial, negative_binomial
+    from gapmf.likelihood.cost import count_admissible
+    from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
+    from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
+    from gapmf.model import GaP
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _EXPORTS:
+        value: object = getattr(import_module(_EXPORTS[name]), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"gapmf.{name}")
+    else:
+        raise AttributeError(f"module 'gapmf' has no attribute {name!r}")
+    globals()[name] = value  # found once, then an ordinary attribute
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
