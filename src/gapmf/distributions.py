@@ -1,0 +1,154 @@
+"""The negative binomial and the negative multinomial, in the paper's parametrisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import betaln, gammaln, xlogy
+
+from gapmf.errors import InvalidInputError
+from gapmf.validation import check_random_state
+
+
+def log_rising(a: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
+    """log Γ(a+n)/Γ(a) for a > 0 and whole n ≥ 0, without cancellation when a ≫ n."""
+    a, n = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(n, dtype=float))
+    some = np.maximum(n, 1.0)
+    return np.where(n > 0, gammaln(some) - betaln(a, some), 0.0)
+
+
+def negative_binomial(alpha: ArrayLike, p: ArrayLike) -> Any:
+    """NB(α, p) of Eq. 12, as a frozen `scipy.stats.nbinom`.
+
+    P(X = c) = Γ(α+c) / (Γ(α) c!) (1−p)^α p^c, with mean αp/(1−p). SciPy calls 1−p what the
+    paper calls p; this function is the only place that has to know.
+
+    Examples
+    --------
+    >>> from gapmf import negative_binomial
+    >>> float(negative_binomial(2.0, 0.75).mean())
+    6.0
+    """
+    a, q = np.asarray(alpha, dtype=float), np.asarray(p, dtype=float)
+    if not (np.isfinite(a) & (a > 0)).all():
+        raise InvalidInputError(f"alpha is {alpha}: it must be finite and greater than 0")
+    if not ((q >= 0) & (q < 1)).all():
+        raise InvalidInputError(f"p is {p}: it must be at least 0 and less than 1")
+    return stats.nbinom(a, 1.0 - q)
+
+
+class NegativeMultinomial:
+    """The negative multinomial distribution NM(α, p), in the manner of `scipy.stats`.
+
+    It counts F kinds of events until α failures (any α > 0): the law of independent Poisson
+    counts whose rates share one Gamma-distributed factor (the paper's Proposition 1).
+
+    Parameters
+    ----------
+    alpha : float
+        Dispersion, > 0.
+    p : array-like, (F,)
+        Event probabilities, ≥ 0, with a sum below 1; p₀ = 1 − Σp is the rest.
+
+    Examples
+    --------
+    >>> from gapmf import NegativeMultinomial
+    >>> nm = NegativeMultinomial(2.0, [0.3, 0.2])
+    >>> nm.mean()
+    array([1.2, 0.8])
+    >>> round(float(nm.pmf([1, 0])), 6)
+    0.15
+    """
+
+    def __init__(self, alpha: float, p: ArrayLike) -> None:
+        p = np.array(p, dtype=float)
+        if p.ndim != 1 or p.size == 0:
+            raise InvalidInputError(f"p must be 1-D and not empty, but has shape {p.shape}")
+        if not ((p >= 0) & (p <= 1)).all():
+            f = int((~((p >= 0) & (p <= 1))).argmax())
+            raise InvalidInputError(f"p[{f}] is {p[f]}: event probabilities lie in [0, 1]")
+        self._set(alpha, p, 1.0 - float(p.sum()))
+
+    @classmethod
+    def from_rates(cls, alpha: float, beta: float, w: ArrayLike) -> NegativeMultinomial:
+        """The law of Proposition 1: x_f ~ Poisson(w_f λ), λ ~ Gamma(α, β) (Eq. 17).
+
+        p₀ = β/(Σw + β) is computed without the subtraction that would lose it when Σw ≫ β.
+        """
+        w = np.array(w, dtype=float)
+        if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all():
+            raise InvalidInputError("w must be 1-D, not empty, finite and 0 or more")
+        if not (np.isfinite(beta) and beta > 0):
+            raise InvalidInputError(f"beta is {beta}: it must be finite and greater than 0")
+        total = float(w.sum()) + float(beta)
+        self = cls.__new__(cls)
+        self._set(alpha, w / total, float(beta) / total)
+        return self
+
+    def _set(self, alpha: float, p: NDArray[np.float64], p0: float) -> None:
+        if not (np.ndim(alpha) == 0 and np.isfinite(alpha) and alpha > 0):
+            raise InvalidInputError(f"alpha is {alpha}: it must be one finite number above 0")
+        if not p0 > 0:
+            raise InvalidInputError(
+                f"p sums to {1.0 - p0}: the sum must stay below 1, since p0 = 1 - sum(p) = 0 "
+                "leaves no distribution"
+            )
+        p.setflags(write=False)
+        self.alpha, self.p, self.p0 = float(alpha), p, p0
+
+    def __repr__(self) -> str:
+        return f"NegativeMultinomial(alpha={self.alpha:g}, p={np.array2string(self.p)})"
+
+    def logpmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
+        """log P(X = x) of Eq. 15; x is (..., F), −inf where x is not a vector of counts."""
+        x = np.asarray(x, dtype=float)
+        if x.ndim == 0 or x.shape[-1] != self.p.size:
+            raise InvalidInputError(
+                f"x must have {self.p.size} entries in its last dimension, "
+                f"but has shape {x.shape}"
+            )
+        counts = ((x >= 0) & (x == np.floor(x)) & np.isfinite(x)).all(axis=-1)
+        x = np.where(counts[..., None], x, 0.0)
+        value = (
+            log_rising(self.alpha, x.sum(axis=-1))
+            + (xlogy(x, self.p) - gammaln(x + 1)).sum(axis=-1)
+            + self.alpha * np.log(self.p0)
+        )
+        return np.where(counts, value, -np.inf)[()]
+
+    def pmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
+        """P(X = x) of Eq. 15; x is (..., F)."""
+        return np.exp(self.logpmf(x))
+
+    def mean(self) -> NDArray[np.float64]:
+        """E[X] = α p / p₀, (F,): Eq. 16."""
+        return self.alpha * self.p / self.p0
+
+    def cov(self) -> NDArray[np.float64]:
+        """The covariance matrix α (diag(p)/p₀ + p pᵀ/p₀²), (F, F)."""
+        mean = self.mean()
+        return np.diag(mean) + np.outer(mean, mean) / self.alpha
+
+    def rvs(
+        self, size: int | tuple[int, ...] = 1, random_state: Any = None
+    ) -> NDArray[np.int64]:
+        """Random counts, (*size, F), or (F,) for size=() as in scipy.stats.
+
+        Drawn feature by feature from the chain of conditionals
+        X_f | X_1..X_{f−1} ~ NB(α + Σ_{g<f} X_g, p_f / (p₀ + Σ_{g≤f} p_g)),
+        which needs neither the Gamma of Proposition 1 nor the multinomial of Proposition 2.
+        """
+        rng = check_random_state(random_state)
+        shape = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+        x = np.zeros((*shape, self.p.size), dtype=np.int64)
+        total = np.zeros(shape)
+        rest = self.p0
+        for f, p in enumerate(self.p):
+            rest += p
+            if p > 0:
+                x[..., f] = rng.negative_binomial(self.alpha + total, (rest - p) / rest, shape)
+                total += x[..., f]
+        return x

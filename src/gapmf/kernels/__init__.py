@@ -1,0 +1,1 @@
+"""Compiled loops (Numba): numbers in, numbers out, no validation and no policy."""

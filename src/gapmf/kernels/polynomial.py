@@ -1,0 +1,179 @@
+"""The coefficients of Π_f (Σ_k p_fk z_k)^{v_f}, grown a token at a time.
+
+b(L) is the coefficient of z^L times Π_k Γ(α_k+L_k)/Γ(α_k), so a token of feature f adds
+
+    b'(L + e_k) += p_fk (α_k + L_k) b(L)
+
+to an array over all L with Σ_k L_k = i. All terms are positive and the weights are absorbed
+while growing, so b, scaled to sum to one, is the exact law of L given the tokens so far.
+
+The array is indexed by (L_1 … L_{K−1}); the last of these runs along a contiguous "row", and
+the tuples (L_1 … L_{K−2}) before it number the rows in lexicographic order. Going through the
+rows backwards updates them in place: a row needs itself and rows before it only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+_NEGLIGIBLE = 1e-280  # below this, denormal numbers would cost time and add nothing
+
+
+@njit(cache=True, nogil=True)
+def interleave(counts):
+    """The order in which tokens are added: every feature's spread evenly over the whole.
+
+    In the order of features, the law of L after half the tokens may be far from the final
+    one, and what is then negligible (or underflows) may be what matters in the end.
+    """
+    total = counts.sum()
+    feature = np.empty(total, dtype=np.int64)
+    key = np.empty(total)
+    i = 0
+    for j in range(counts.size):
+        for t in range(counts[j]):
+            feature[i] = j
+            key[i] = (t + 0.5) / counts[j]
+            i += 1
+    return feature[np.argsort(key, kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)
+def _binomials(n, D):
+    """choose[i, d] = C(i+d, d) for i ≤ n, d ≤ D."""
+    choose = np.ones((n + 1, D + 1), dtype=np.int64)
+    for d in range(1, D + 1):
+        for i in range(1, n + 1):
+            choose[i, d] = choose[i - 1, d] + choose[i, d - 1]
+    return choose
+
+
+@njit(cache=True, nogil=True)
+def _rank(L, n, choose):
+    """The number of tuples with sum ≤ n that come before L in lexicographic order."""
+    D = L.size
+    rank = 0
+    for d in range(D):
+        rest = D - d
+        rank += choose[n, rest]
+        n -= L[d]
+        rank -= choose[n, rest]
+    return rank
+
+
+@njit(cache=True, nogil=True)
+def rows_of_simplex(n, K):
+    """The rows of the array for up to n tokens: their tuples, sums, places and neighbours.
+
+    Returns tuples (R, D), sums (R,), start (R+1,) and before (R, D), with D = K − 2 and
+    before[r, d] the row of tuples[r] − e_d, or −1.
+    """
+    D = K - 2
+    choose = _binomials(n, max(D, 1))
+    R = choose[n, D]
+    tuples = np.zeros((R, D), dtype=np.int64)
+    sums = np.zeros(R, dtype=np.int64)
+    start = np.zeros(R + 1, dtype=np.int64)
+    before = np.full((R, D), -1, dtype=np.int64)
+    L = np.zeros(D, dtype=np.int64)
+    for r in range(R):
+        total = L.sum()
+        tuples[r] = L
+        sums[r] = total
+        start[r + 1] = start[r] + n - total + 1
+        for d in range(D):
+            if L[d] > 0:
+                L[d] -= 1
+                before[r, d] = _rank(L, n, choose)
+                L[d] += 1
+        d = D - 1
+        if total == n:  # carry: clear the last non-zero entry and count up the one before it
+            while d >= 0 and L[d] == 0:
+                d -= 1
+            if d >= 0:
+                L[d] = 0
+            d -= 1
+        if d >= 0:
+            L[d] += 1
+    return tuples, sums, start, before
+
+
+@njit(cache=True, nogil=True)
+def _grow_row(row, last, scale_last, inner, scale_inner, out):
+    """out[i] = s_K (a_K − i) row[i] + s_{K−1} (a_{K−1} + i) row[i−1]."""
+    out[0] = scale_last * last * row[0]
+    for i in range(1, row.size):
+        out[i] = scale_last * (last - i) * row[i] + scale_inner * (inner + i) * row[i - 1]
+
+
+@njit(cache=True, nogil=True)
+def _add_row(weight, row, out):
+    for i in range(row.size):
+        out[i] += weight * row[i]
+
+
+@njit(cache=True, nogil=True)
+def _store_row(out, row):
+    total = 0.0
+    for i in range(row.size):
+        value = out[i]
+        value = value if value > _NEGLIGIBLE else 0.0
+        row[i] = value
+        total += value
+    return total
+
+
+@njit(cache=True, nogil=True)
+def grow(b, feature, p, alpha, n, tuples, sums, start, before):
+    """Fill b with the law of L given the tokens `feature`; return log Σ_L b(L), unscaled.
+
+    p (J, K) holds the rows of p_fk, K ≥ 2; b must be zero where the rows lie; the rows are
+    those of `rows_of_simplex(n, K)` with n ≥ the number of tokens.
+    """
+    K = alpha.size
+    D = K - 2
+    out = np.empty(n + 2)
+    b[start[0]] = 1.0
+    log_total, total = 0.0, 1.0
+    for i in range(feature.size):
+        pf = p[feature[i]]
+        new_total = 0.0
+        for r in range(sums.size - 1, -1, -1):
+            length = i + 1 - sums[r] + 1
+            if length <= 0:
+                continue
+            row = b[start[r] : start[r] + length]
+            last = alpha[K - 1] + (i - sums[r])
+            _grow_row(row, last, pf[K - 1] / total, alpha[K - 2] - 1.0, pf[K - 2] / total, out)
+            for d in range(D):
+                if before[r, d] >= 0:
+                    weight = pf[d] * (alpha[d] + tuples[r, d] - 1) / total
+                    at = start[before[r, d]]
+                    _add_row(weight, b[at : at + length], out)
+            new_total += _store_row(out, row)
+        if new_total == 0.0:
+            return -math.inf
+        total = new_total
+        log_total += math.log(total)
+    return log_total
+
+
+@njit(cache=True, nogil=True)
+def log_totals(indptr, indices, counts, p, alpha):
+    """log Σ_L b(L) for each row of a block of samples (CSR), in one array reused by all."""
+    N = indptr.size - 1
+    n = 0
+    for s in range(N):
+        n = max(n, counts[indptr[s] : indptr[s + 1]].sum())
+    tuples, sums, start, before = rows_of_simplex(n, alpha.size)
+    b = np.zeros(start[-1])
+    result = np.empty(N)
+    for s in range(N):
+        lo, hi = indptr[s], indptr[s + 1]
+        b[:] = 0.0
+        feature = interleave(counts[lo:hi])
+        result[s] = grow(b, feature, p[indices[lo:hi]], alpha, n, tuples, sums, start, before)
+    return result

@@ -1,0 +1,260 @@
+"""The model: its parameters, what they imply, and data drawn from it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gapmf.distributions import NegativeMultinomial, negative_binomial
+from gapmf.errors import InvalidInputError
+from gapmf.validation import (
+    check_dictionary,
+    check_option,
+    check_positive,
+    check_random_state,
+    check_whole,
+)
+
+FORMS = ("gamma-poisson", "negative-multinomial", "multinomial")
+Array = NDArray[np.float64]
+
+
+class Latent(NamedTuple):
+    """What `GaP.sample` drew on the way to X: X = C.sum(axis=1), L = C.sum(axis=2)."""
+
+    H: Array
+    """Activations h_kn, (N, K)."""
+    L: NDArray[np.int64]
+    """Component sizes L_kn = Σ_f c_fkn, (N, K)."""
+    C: NDArray[np.int64]
+    """Components, (N, K, F): C[n, k] is the paper's vector c_kn."""
+
+
+class GaP:
+    """The Gamma-Poisson model with fixed parameters: h_kn ~ Gamma(α_k, β_k), v ~ Poisson(Wh).
+
+    Parameters
+    ----------
+    W : array-like, (F, K)
+        The dictionary, ≥ 0: a column a component.
+    alpha, beta : float or array-like, (K,)
+        Shape and rate of the Gamma prior of the activations, > 0.
+
+    Attributes
+    ----------
+    W, alpha, beta : read-only arrays, (F, K), (K,), (K,)
+
+    Notes
+    -----
+    A model cannot be changed after it is made, and neither can its arrays. Data drawn from it
+    or given to it are samples × features: X is the paper's V, transposed.
+
+    Examples
+    --------
+    >>> from gapmf import GaP
+    >>> model = GaP([[3.0, 0.0], [1.0, 2.0]], alpha=0.5)
+    >>> model.expected_counts()
+    array([1.5, 1.5])
+    >>> model.sample(2, random_state=0).shape
+    (2, 2)
+    """
+
+    __slots__ = ("W", "__dict__", "alpha", "beta")
+
+    W: Array
+    alpha: Array
+    beta: Array
+
+    def __init__(self, W: ArrayLike, alpha: ArrayLike = 1.0, beta: ArrayLike = 1.0) -> None:
+        W = check_dictionary(W)
+        set_once = object.__setattr__
+        set_once(self, "W", W)
+        set_once(self, "alpha", check_positive(alpha, W.shape[1], "alpha"))
+        set_once(self, "beta", check_positive(beta, W.shape[1], "beta"))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a GaP model is frozen: make a new one to change {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a GaP model is frozen: {name!r} cannot be deleted")
+
+    def __reduce__(self) -> tuple[type[GaP], tuple[Array, Array, Array]]:
+        return GaP, (self.W, self.alpha, self.beta)  # read-only again after a copy
+
+    def __repr__(self) -> str:
+        def short(a: Array) -> str:
+            if (a == a[0]).all():
+                return f"{a[0]:g}"
+            return np.array2string(a, precision=4, threshold=6)
+
+        return (
+            f"GaP(n_features={self.n_features}, n_components={self.n_components}, "
+            f"alpha={short(self.alpha)}, beta={short(self.beta)})"
+        )
+
+    @property
+    def n_features(self) -> int:
+        """F, the number of rows of W."""
+        return int(self.W.shape[0])
+
+    @property
+    def n_components(self) -> int:
+        """K, the number of columns of W."""
+        return int(self.W.shape[1])
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """||w_k||₁, (K,): S_k for short."""
+        return _readonly(self.W.sum(axis=0))
+
+    @cached_property
+    def event_probabilities(self) -> Array:
+        """p_fk = w_fk / (||w_k||₁ + β_k), (F, K): Eq. 30."""
+        return _readonly(self.W / (self.column_norms + self.beta))
+
+    def expected_counts(self) -> Array:
+        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eq. 21."""
+        return self.W @ (self.alpha / self.beta)
+
+    @cached_property
+    def shares(self) -> Array:
+        """Each component's part of the expected total count, (K,).
+
+        They sum to one; a model that expects no counts at all has zero shares.
+        """
+        expected = self.column_norms * self.alpha / self.beta
+        total = expected.sum()
+        return _readonly(expected / total if total > 0 else expected)
+
+    def penalty(self) -> float:
+        """Σ_k α_k log(||w_k||₁ + β_k), the self-regularisation term: Eq. 34."""
+        return float(self.alpha @ np.log(self.column_norms + self.beta))
+
+    def rescale(self, scale: ArrayLike) -> GaP:
+        """The same law with W Λ and β Λ: the scale invariance of Eq. 32.
+
+        Parameters
+        ----------
+        scale : float or array-like, (K,)
+            The diagonal of Λ, > 0.
+        """
+        lam = check_positive(scale, self.n_components, "scale")
+        return GaP(self.W * lam, self.alpha, self.beta * lam)
+
+    def component(self, k: int) -> NegativeMultinomial:
+        """The law of the k-th component c_kn: a negative multinomial, Eq. 18."""
+        if not -self.n_components <= k < self.n_components:
+            raise InvalidInputError(
+                f"component {k} does not exist: there are {self.n_components}, counted from 0"
+            )
+        return NegativeMultinomial.from_rates(self.alpha[k], self.beta[k], self.W[:, k])
+
+    @overload
+    def sample(
+        self,
+        n_samples: int,
+        form: str = ...,
+        random_state: Any = ...,
+        *,
+        return_latent: Literal[False] = False,
+    ) -> NDArray[np.int64]: ...
+    @overload
+    def sample(
+        self, n_samples: int, form: str = ..., random_state: Any = ..., *, return_latent: Literal[True]
+    ) -> tuple[NDArray[np.int64], Latent]: ...
+    def sample(
+        self,
+        n_samples: int,
+        form: str = "gamma-poisson",
+        random_state: Any = None,
+        *,
+        return_latent: bool = False,
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], Latent]:
+        """Draw samples in one of the paper's three generative forms: one law, three routes.
+
+        Parameters
+        ----------
+        n_samples : int
+            N.
+        form : {"gamma-poisson", "negative-multinomial", "multinomial"}
+            The definition (Eqs. 1 and 2); Theorem 1 (Eqs. 18 and 19), a sum of negative
+            multinomials; Theorem 2 (Eqs. 22 to 24), multinomials of random size.
+        random_state : None, int, Generator or RandomState
+        return_latent : bool
+            Also return H, L and C. X does not depend on it. The two forms without H draw it
+            from its law given C, so that the three forms agree on the joint law of all.
+
+        Returns
+        -------
+        X : int64 array, (N, F)
+        latent : `Latent`, when asked for
+        """
+        n_samples = check_whole(n_samples, "n_samples")
+        form = check_option(form, FORMS, "form")
+        rng = check_random_state(random_state)
+        if form == "gamma-poisson":
+            H, X = _draw_definition(self, n_samples, rng)
+            if not return_latent:
+                return X
+            C = _split_counts(self, H, X, rng)
+            return X, Latent(H, C.sum(axis=2), C)
+        # Without latents the K components are added one by one: N×F memory, not N×K×F.
+        draw = _draw_theorem_1 if form == "negative-multinomial" else _draw_theorem_2
+        X = np.zeros((n_samples, self.n_features), dtype=np.int64)
+        parts = []
+        for k in range(self.n_components):
+            c_k = draw(self, k, n_samples, rng)
+            X += c_k
+            if return_latent:
+                parts.append(c_k)
+        if not return_latent:
+            return X
+        C = np.stack(parts, axis=1)
+        L = C.sum(axis=2)
+        H = rng.gamma(self.alpha + L, 1.0 / (self.beta + self.column_norms))
+        return X, Latent(H, L, C)
+
+
+def _draw_definition(
+    model: GaP, n_samples: int, rng: np.random.Generator
+) -> tuple[Array, NDArray[np.int64]]:
+    """H ~ Gamma(α, β), Eq. 1, then V | H ~ Poisson(WH), Eq. 2."""
+    H = rng.gamma(model.alpha, 1.0 / model.beta, (n_samples, model.n_components))
+    return H, rng.poisson(H @ model.W.T)
+
+
+def _split_counts(
+    model: GaP, H: Array, X: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """C | V, H, (N, K, F): each v_fn is split among the components as in Eq. 9 to 11."""
+    rates = H[:, None, :] * model.W  # (N, F, K)
+    total = rates.sum(axis=2, keepdims=True)
+    K = model.n_components
+    shares = np.divide(rates, total, out=np.full_like(rates, 1.0 / K), where=total > 0)
+    return rng.multinomial(X, shares).transpose(0, 2, 1)
+
+
+def _draw_theorem_1(
+    model: GaP, k: int, n_samples: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """c_kn ~ NM(α_k, p_k), (N, F): Eq. 18."""
+    return model.component(k).rvs(n_samples, rng)
+
+
+def _draw_theorem_2(
+    model: GaP, k: int, n_samples: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """L_kn ~ NB(α_k, S_k/(S_k+β_k)), Eq. 22, then c_kn ~ Mult(L_kn, w_k/S_k), Eq. 23."""
+    S, beta = model.column_norms[k], model.beta[k]
+    if S == 0:
+        return np.zeros((n_samples, model.n_features), dtype=np.int64)
+    L = negative_binomial(model.alpha[k], S / (S + beta)).rvs(n_samples, random_state=rng)
+    return rng.multinomial(L, model.W[:, k] / S)
+
+
+def _readonly(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,339 @@
+"""The one door through which data and parameters come in.
+
+`check_counts` takes every kind of X that gapmf accepts (NumPy, SciPy sparse, pandas, polars,
+nested lists) to one kind: a canonical CSR array of int64 counts, samples × features. Sparse
+input is never made dense.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from gapmf.errors import InvalidInputError
+
+LARGEST_COUNT = 2**53  # whole numbers are exact in float64 up to here
+_BLOCK_CELLS = 1 << 20  # dense input is looked at in blocks of about this many cells
+
+_EXPECTED = "counts must be whole numbers, 0 or more"
+_ADVICE = {
+    "negative": "pass raw counts, before centring or scaling",
+    "not whole": "pass raw counts, not normalised or log-transformed values",
+    "missing": "fill or drop missing values first",
+    "infinite": "replace or drop infinite values first",
+    "too large": "counts up to 2**53 are supported",
+    "text": "convert text to numbers first (for documents: sklearn's CountVectorizer)",
+    "not a number": "convert the values to numbers first",
+}
+
+
+def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> sp.csr_array:
+    """Return X as a canonical CSR array of int64 counts, or say where it is wrong.
+
+    Parameters
+    ----------
+    X : array, SciPy sparse matrix or array, pandas or polars frame, nested list; (N, F)
+        Whole numbers ≥ 0 of any dtype, objects that hold numbers included.
+    n_features : int, optional
+        The number of features that X must have.
+    name : str
+        What the error messages call X.
+
+    Returns
+    -------
+    csr_array of int64, (N, F)
+        Sorted indices, no duplicates, no stored zeros. It may share memory with X and is
+        to be read only.
+    """
+    values, labels = _unframe(X, name)
+    counts: sp.csr_array
+    if sp.issparse(values):
+        _check_shape(values.shape, name)
+        counts = _from_sparse(values, labels, name)
+    else:
+        counts = _from_dense(_as_array(values, name), labels, name)
+    if n_features is not None and counts.shape[1] != n_features:
+        raise InvalidInputError(
+            f"{name} has {counts.shape[1]} features (columns), but the model has {n_features}: "
+            f"give {name} the features that the model was made with, in the same order"
+            + (
+                f" (its rows are as many as the model's features: is {name} transposed?)"
+                if counts.shape[0] == n_features
+                else ""
+            )
+        )
+    totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
+    if totals.max() > LARGEST_COUNT:
+        # reduceat gives an empty row its neighbour's first entry, which is in range by now
+        raise InvalidInputError(
+            f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
+            "beyond what float64 counts exactly"
+        )
+    return counts
+
+
+def _unframe(X: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
+    """Take a pandas or polars frame apart: its values and its column names."""
+    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if package == "pandas" and kind == "DataFrame":
+        if X.shape[1] and all(hasattr(dtype, "fill_value") for dtype in X.dtypes):
+            fills = [dtype.fill_value for dtype in X.dtypes]
+            if all(fill == 0 for fill in fills):
+                return X.sparse.to_coo(), X.columns
+        return X.to_numpy(), X.columns
+    if package == "polars" and kind == "DataFrame":
+        return X.to_numpy(), X.columns
+    if package == "polars" and kind == "LazyFrame":
+        raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
+    return X, None
+
+
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    if np.ma.isMaskedArray(values):
+        if np.ma.is_masked(values):
+            raise InvalidInputError(f"{name} has masked entries: fill or drop them first")
+        values = values.data
+    try:
+        array = np.asarray(values)
+    except ValueError:  # numpy says "inhomogeneous shape"
+        raise InvalidInputError(
+            f"{name} is ragged: every row (sample) must have the same number of features"
+        ) from None
+    _check_shape(array.shape, name)
+    return array
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    if len(shape) != 2:
+        advice = ""
+        if len(shape) == 1:
+            advice = (
+                f"; for one sample use {name}.reshape(1, -1), "
+                f"for one feature {name}.reshape(-1, 1)"
+            )
+        raise InvalidInputError(
+            f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}{advice}"
+        )
+    if 0 in shape:
+        raise InvalidInputError(
+            f"{name} is empty: it has {shape[0]} samples (rows) and {shape[1]} features "
+            "(columns), and at least one of each is needed"
+        )
+
+
+def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
+    """Canonical counts from any SciPy format; the caller's matrix is left as it was."""
+    if matrix.dtype.kind not in "buif":
+        raise InvalidInputError(
+            f"{name} is a sparse matrix of dtype {matrix.dtype}: {_EXPECTED}; "
+            f"{_ADVICE['not a number']}"
+        )
+    # Widened before duplicates are added: two uint8 entries of 200 make 400.
+    wide = np.dtype(np.float64 if matrix.dtype.kind == "f" else np.int64)
+    if matrix.dtype == np.uint64:
+        wide = np.dtype(np.uint64)
+    csr = sp.csr_array(matrix.astype(wide, copy=False))
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    at = _first_bad(csr.data)
+    if at is not None:
+        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
+        _refuse(csr.data[at], row, int(csr.indices[at]), labels, name)
+    data = csr.data.astype(np.int64, copy=False)
+    counts = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+    if not data.all():
+        counts = counts.copy()
+        counts.eliminate_zeros()
+    return counts
+
+
+def _from_dense(array: NDArray[Any], labels: Sequence[Any] | None, name: str) -> sp.csr_array:
+    if array.dtype.kind == "O":
+        array = _from_objects(array, labels, name)
+    elif array.dtype.kind in "USTcmMV":
+        _refuse(array[0, 0], 0, 0, labels, name)
+    n_rows = max(1, _BLOCK_CELLS // array.shape[1])
+    blocks = []
+    for start in range(0, array.shape[0], n_rows):
+        block = array[start : start + n_rows]
+        at = _first_bad(block.reshape(-1))
+        if at is not None:
+            row, column = divmod(at, array.shape[1])
+            _refuse(block[row, column], start + row, column, labels, name)
+        blocks.append(sp.csr_array(block.astype(np.int64, copy=False)))
+    return blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks, format="csr"))
+
+
+def _from_objects(
+    array: NDArray[Any], labels: Sequence[Any] | None, name: str
+) -> NDArray[np.int64]:
+    """Counts from a table of Python objects (ints, floats, Decimals, NumPy scalars...)."""
+    counts = np.empty(array.shape, dtype=np.int64)
+    for (row, column), value in np.ndenumerate(array):
+        if _fault(value) is not None:
+            _refuse(value, row, column, labels, name)
+        counts[row, column] = int(value)
+    return counts
+
+
+def _first_bad(values: NDArray[Any]) -> int | None:
+    """The position of the first value that is not a count; `values` is numeric."""
+    if values.dtype.kind == "b":
+        return None
+    with np.errstate(invalid="ignore"):  # NaN compares false: that is what is wanted
+        good = (values >= 0) & (values <= LARGEST_COUNT)
+        if values.dtype.kind == "f":
+            good &= values == np.floor(values)
+    return None if good.all() else int(good.argmin())
+
+
+def _fault(value: Any) -> str | None:
+    """What keeps `value` from being a count, as a key of the table of advice."""
+    if isinstance(value, (str, bytes)):
+        return "text"
+    if value is None or str(value) in ("<NA>", "NaT"):
+        return "missing"
+    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+        return "not a number"
+    if value != value:  # noqa: PLR0124 - NaN of whatever type
+        return "missing"
+    if value in (float("inf"), float("-inf")):
+        return "infinite"
+    if value < 0:
+        return "negative"
+    if value != int(value):
+        return "not whole"
+    return "too large" if value > LARGEST_COUNT else None
+
+
+def _refuse(
+    value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str
+) -> None:
+    shown = value.item() if isinstance(value, np.generic) else value
+    fault = _fault(shown) or "not a number"
+    label = "" if labels is None else f" (column {labels[column]!r})"
+    raise InvalidInputError(
+        f"{name}[{row}, {column}]{label} is {shown!r} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
+    )
+
+
+def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
+    """A private, read-only float64 copy of W (F, K): finite, non-negative, not empty."""
+    array = _as_float(W, "W", "a matrix of numbers, features × components")
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInputError(
+            f"W must be 2-D, features × components (F, K), with at least one of each, "
+            f"but has shape {array.shape}"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        f, k = np.unravel_index(int(bad.argmax()), array.shape)
+        raise InvalidInputError(
+            f"W[{f}, {k}] is {array[f, k]}: the entries of W must be finite and 0 or more"
+        )
+    if not np.isfinite(array.sum(axis=0)).all():
+        raise InvalidInputError("a column of W sums to infinity: scale W (and beta) down")
+    return _frozen(array)
+
+
+def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np.float64]:
+    """A read-only (K,) float64 copy of alpha or beta: a scalar or K numbers, finite, > 0."""
+    array = _as_float(value, name, f"a number, or {n_components} numbers, one a component")
+    if array.ndim > 1:
+        raise InvalidInputError(
+            f"{name} must be a number or 1-D of length {n_components}, "
+            f"but has shape {array.shape}"
+        )
+    if array.ndim == 1 and array.size != n_components:
+        raise InvalidInputError(
+            f"{name} has length {array.size}, but there are {n_components} components "
+            "(columns of W): give one number for all, or one a component"
+        )
+    bad = ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        place = f"{name}[{int(bad.argmax())}]" if array.ndim else name
+        shown = float(array.flat[int(bad.argmax())])
+        raise InvalidInputError(f"{place} is {shown}: it must be finite and greater than 0")
+    return _frozen(np.broadcast_to(array, (n_components,)))
+
+
+def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArray[np.float64]:
+    """H (N, K) as float64: finite and non-negative, a row a sample."""
+    array = _as_float(H, "H", "a matrix of numbers, samples × components")
+    if array.shape != (n_samples, n_components):
+        raise InvalidInputError(
+            f"H must have shape {(n_samples, n_components)}, samples × components (N, K), "
+            f"but has shape {array.shape}"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        n, k = np.unravel_index(int(bad.argmax()), array.shape)
+        raise InvalidInputError(
+            f"H[{n}, {k}] is {array[n, k]}: activations must be finite and 0 or more"
+        )
+    return array
+
+
+def check_whole(value: Any, name: str, least: int = 1) -> int:
+    """A whole number that is at least `least`."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InvalidInputError(
+            f"{name} must be a whole number, {least} or more, but is {value!r}"
+        )
+    return int(value)
+
+
+def check_option(value: Any, known: Iterable[str], name: str) -> str:
+    """One of the known words."""
+    known = tuple(known)
+    if value not in known:
+        words = ", ".join(repr(word) for word in known)
+        raise InvalidInputError(f"unknown {name} {value!r}: known are {words}")
+    return str(value)
+
+
+def check_random_state(random_state: Any) -> np.random.Generator:
+    """A Generator from None, an int, a Generator or a RandomState (which then advances)."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):  # noqa: NPY002 - users have them
+        bits = cast(Any, random_state)._bit_generator
+        return np.random.Generator(bits)
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if random_state is not None and (not whole or random_state < 0):
+        raise InvalidInputError(
+            "random_state must be None, a whole number that is 0 or more, a numpy Generator "
+            f"or a RandomState, but is {random_state!r}"
+        )
+    return np.random.default_rng(None if random_state is None else int(random_state))
+
+
+def _as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "buifO":
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"{name} must be {expected}, but is {type(value).__name__}: {_short(value)}"
+        ) from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    array = np.array(array, dtype=np.float64, order="C")
+    array.setflags(write=False)
+    return array
