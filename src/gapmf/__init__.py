@@ -23,14 +23,23 @@ _EXPORTS = {
 }
 _SUBMODULES = ("datasets", "errors")
 
-__all__ = [  # noqa: PLE0604 - the names are strings, gathered from the table
-    *_EXPORTS,
-    *_SUBMODULES,
+__all__ = [
+    "GaP",
+    "NegativeMultinomial",
     "__version__",
+    "count_admissible",
+    "datasets",
+    "errors",
+    "log_joint_likelihood",
+    "log_marginal_likelihood",
+    "negative_binomial",
+    "split_joint_cost",
+    "split_marginal_cost",
 ]
 
 if TYPE_CHECKING:
-    from gapmf import datasets, errors
+    import gapmf.datasets as datasets
+    import gapmf.errors as errors
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost

@@ -34,9 +34,9 @@ def negative_binomial(alpha: ArrayLike, p: ArrayLike) -> Any:
     """
     a, q = np.asarray(alpha, dtype=float), np.asarray(p, dtype=float)
     if not (np.isfinite(a) & (a > 0)).all():
-        raise InvalidInputError(f"alpha is {alpha}: it must be finite and greater than 0")
+        raise InvalidInputError(f"alpha is {alpha!r}: it must be finite and greater than 0")
     if not ((q >= 0) & (q < 1)).all():
-        raise InvalidInputError(f"p is {p}: it must be at least 0 and less than 1")
+        raise InvalidInputError(f"p is {p!r}: it must be at least 0 and less than 1")
     return stats.nbinom(a, 1.0 - q)
 
 
@@ -107,8 +107,7 @@ class NegativeMultinomial:
         x = np.asarray(x, dtype=float)
         if x.ndim == 0 or x.shape[-1] != self.p.size:
             raise InvalidInputError(
-                f"x must have {self.p.size} entries in its last dimension, "
-                f"but has shape {x.shape}"
+                f"x must have {self.p.size} entries in its last dimension, but has shape {x.shape}"
             )
         counts = ((x >= 0) & (x == np.floor(x)) & np.isfinite(x)).all(axis=-1)
         x = np.where(counts[..., None], x, 0.0)
@@ -132,9 +131,7 @@ class NegativeMultinomial:
         mean = self.mean()
         return np.diag(mean) + np.outer(mean, mean) / self.alpha
 
-    def rvs(
-        self, size: int | tuple[int, ...] = 1, random_state: Any = None
-    ) -> NDArray[np.int64]:
+    def rvs(self, size: int | tuple[int, ...] = 1, random_state: Any = None) -> NDArray[np.int64]:
         """Random counts, (*size, F), or (F,) for size=() as in scipy.stats.
 
         Drawn feature by feature from the chain of conditionals

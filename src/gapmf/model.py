@@ -163,7 +163,12 @@ class GaP:
     ) -> NDArray[np.int64]: ...
     @overload
     def sample(
-        self, n_samples: int, form: str = ..., random_state: Any = ..., *, return_latent: Literal[True]
+        self,
+        n_samples: int,
+        form: str = ...,
+        random_state: Any = ...,
+        *,
+        return_latent: Literal[True],
     ) -> tuple[NDArray[np.int64], Latent]: ...
     def sample(
         self,

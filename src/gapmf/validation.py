@@ -52,9 +52,7 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
         to be read only.
     """
     values, labels = _unframe(X, name)
-    counts: sp.csr_array
     if sp.issparse(values):
-        _check_shape(values.shape, name)
         counts = _from_sparse(values, labels, name)
     else:
         counts = _from_dense(_as_array(values, name), labels, name)
@@ -114,8 +112,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         advice = ""
         if len(shape) == 1:
             advice = (
-                f"; for one sample use {name}.reshape(1, -1), "
-                f"for one feature {name}.reshape(-1, 1)"
+                f"; for one sample use {name}.reshape(1, -1), for one feature {name}.reshape(-1, 1)"
             )
         raise InvalidInputError(
             f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}{advice}"
@@ -129,6 +126,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
     """Canonical counts from any SciPy format; the caller's matrix is left as it was."""
+    _check_shape(matrix.shape, name)
     if matrix.dtype.kind not in "buif":
         raise InvalidInputError(
             f"{name} is a sparse matrix of dtype {matrix.dtype}: {_EXPECTED}; "
@@ -202,20 +200,19 @@ def _fault(value: Any) -> str | None:
         return "missing"
     if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
         return "not a number"
-    if value != value:  # noqa: PLR0124 - NaN of whatever type
+    number: Any = value
+    if number != number:  # noqa: PLR0124 - NaN of whatever type
         return "missing"
-    if value in (float("inf"), float("-inf")):
+    if number in (float("inf"), float("-inf")):
         return "infinite"
-    if value < 0:
+    if number < 0:
         return "negative"
-    if value != int(value):
+    if number != int(number):
         return "not whole"
-    return "too large" if value > LARGEST_COUNT else None
+    return "too large" if number > LARGEST_COUNT else None
 
 
-def _refuse(
-    value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str
-) -> None:
+def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
     shown = value.item() if isinstance(value, np.generic) else value
     fault = _fault(shown) or "not a number"
     label = "" if labels is None else f" (column {labels[column]!r})"
@@ -248,8 +245,7 @@ def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np
     array = _as_float(value, name, f"a number, or {n_components} numbers, one a component")
     if array.ndim > 1:
         raise InvalidInputError(
-            f"{name} must be a number or 1-D of length {n_components}, "
-            f"but has shape {array.shape}"
+            f"{name} must be a number or 1-D of length {n_components}, but has shape {array.shape}"
         )
     if array.ndim == 1 and array.size != n_components:
         raise InvalidInputError(
@@ -285,9 +281,7 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
     """A whole number that is at least `least`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
-        raise InvalidInputError(
-            f"{name} must be a whole number, {least} or more, but is {value!r}"
-        )
+        raise InvalidInputError(f"{name} must be a whole number, {least} or more, but is {value!r}")
     return int(value)
 
 
@@ -304,7 +298,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     """A Generator from None, an int, a Generator or a RandomState (which then advances)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if isinstance(random_state, np.random.RandomState):  # noqa: NPY002 - users have them
+    if isinstance(random_state, np.random.RandomState):
         bits = cast(Any, random_state)._bit_generator
         return np.random.Generator(bits)
     whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)

@@ -16,11 +16,13 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
     """Nodes θ (K, CHUNK) and log-weights of the product rule, from node `first` on.
 
     Stick k breaks u_k off what is left: θ_k = u_k Π_{l<k} (1−u_l), the last θ is the rest.
-    nodes, complements and log_weights are (K−1, m). Returns how many nodes were filled.
+    nodes, complements and log_weights are (K−1, m). Past the last node the weight is zero, so
+    that every loop runs over whole, contiguous rows.
     """
     sticks, m = nodes.shape
-    n_nodes = m**sticks
-    filled = min(theta.shape[1], n_nodes - first)
+    filled = min(CHUNK, m**sticks - first)
+    theta[:, filled:] = 1.0
+    log_w[filled:] = -math.inf
     for j in range(filled):
         code = first + j
         rest, weight = 1.0, 0.0
@@ -32,7 +34,6 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
             weight += log_weights[k, i]
         theta[sticks, j] = rest
         log_w[j] = weight
-    return filled
 
 
 @njit(cache=True, nogil=True)
@@ -73,23 +74,21 @@ def log_expectations(indptr, indices, counts, p, nodes, complements, log_weights
     """
     N, (F, K) = indptr.size - 1, p.shape
     sticks, m = nodes.shape
-    theta, log_w = np.empty((K, CHUNK)), np.empty(CHUNK)
-    rates = np.empty((F, CHUNK))
-    exponent = np.empty(CHUNK)
+    theta, rates = np.empty((K, CHUNK)), np.empty((F, CHUNK))
+    log_w, exponent = np.empty(CHUNK), np.empty(CHUNK)
     top, total = np.full(N, -math.inf), np.zeros(N)
     for first in range(0, m**sticks, CHUNK):
-        filled = fill_nodes(first, nodes, complements, log_weights, theta, log_w)
-        log_rates(p, theta[:, :filled], rates[:, :filled])
-        e = exponent[:filled]
+        fill_nodes(first, nodes, complements, log_weights, theta, log_w)
+        log_rates(p, theta, rates)
         for s in range(N):
-            e[:] = log_w[:filled]
+            exponent[:] = log_w
             for i in range(indptr[s], indptr[s + 1]):
-                _mix(float(counts[i]), rates[indices[i], :filled], e)
-            largest = _largest(e)
+                _mix(float(counts[i]), rates[indices[i]], exponent)
+            largest = _largest(exponent)
             if largest > top[s]:
                 total[s] *= math.exp(top[s] - largest)
                 top[s] = largest
-            for j in range(filled):
-                if e[j] > top[s] - _NEGLIGIBLE:
-                    total[s] += math.exp(e[j] - top[s])
+            for j in range(CHUNK):
+                if exponent[j] > top[s] - _NEGLIGIBLE:
+                    total[s] += math.exp(exponent[j] - top[s])
     return top + np.log(total)

@@ -1,0 +1,1 @@
+"""The marginal and the joint likelihood."""

@@ -1,0 +1,86 @@
+"""The exact methods, on blocks of samples that share their columns.
+
+Each returns, for every sample, the logarithm of the second factor of Eq. 31,
+
+    Σ_C Ω_α(C) Π_fk p_fk^{c_fk},
+
+which the first, Π_k (1 − Σ_f p_fk)^α_k, turns into p(v). Columns of W that are zero on a
+sample's support cannot have produced it: they are left out before these functions see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+
+from gapmf.distributions import log_rising
+from gapmf.kernels import enumeration, polynomial, quadrature
+from gapmf.likelihood.rule import simplex_rule
+from gapmf.rows import Block
+
+Array = NDArray[np.float64]
+
+
+def by_enumeration(block: Block, p: Array, alpha: Array) -> Array:
+    """The sum over admissible components as the paper writes it: Eqs. 28, 29 and 31."""
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    result = np.empty(block.indptr.size - 1)
+    for s in range(result.size):
+        entries = slice(block.indptr[s], block.indptr[s + 1])
+        result[s] = enumeration.log_sum_over_components(
+            block.counts[entries], log_p[block.indices[entries]], alpha
+        )
+    return result
+
+
+def by_polynomial(block: Block, p: Array, alpha: Array) -> Array:
+    """The sum of Eq. 31 gathered by L, one coefficient for each L = (L_1 … L_K)."""
+    if alpha.size < 2:
+        return _one_column(block, p, alpha)
+    log_total: Array = polynomial.log_totals(block.indptr, block.indices, block.counts, p, alpha)
+    return log_total - _log_factorials(block)
+
+
+def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
+    """Eq. 31 as Γ(A+|v|)/(Γ(A) Π v_f!) E[Π_f (Σ_k p_fk θ_k)^{v_f}], θ ~ Dirichlet(α).
+
+    The samples of a block must need the same rule.
+    """
+    if alpha.size < 2:
+        return _one_column(block, p, alpha)
+    n = _sums(block, block.counts.astype(float))
+    rule = simplex_rule(alpha, int(n.max()))
+    log_mean: Array = quadrature.log_expectations(
+        block.indptr, block.indices, block.counts, p, *rule
+    )
+    return log_rising(alpha.sum(), n) + log_mean - _log_factorials(block)
+
+
+def _one_column(block: Block, p: Array, alpha: Array) -> Array:
+    """With one column (or none, for an empty sample) the sum has a single term: Eq. 15."""
+    if alpha.size == 0:
+        return np.zeros(block.indptr.size - 1)
+    n = _sums(block, block.counts.astype(float))
+    log_p = _sums(block, xlogy(block.counts, p[block.indices, 0]))
+    return log_rising(alpha[0], n) + log_p - _log_factorials(block)
+
+
+def _log_factorials(block: Block) -> Array:
+    return _sums(block, gammaln(block.counts + 1.0))
+
+
+def _sums(block: Block, entries: Array) -> Array:
+    sample = np.repeat(np.arange(block.indptr.size - 1), np.diff(block.indptr))
+    sums = np.bincount(sample, weights=entries, minlength=block.indptr.size - 1)
+    return np.asarray(sums, dtype=np.float64)
+
+
+METHODS: dict[str, Callable[[Block, Array, Array], Array]] = {
+    "enumerate": by_enumeration,
+    "polynomial": by_polynomial,
+    "quadrature": by_quadrature,
+}

@@ -1,0 +1,97 @@
+"""The joint likelihood of counts and activations, and its split."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, xlogy
+
+from gapmf.errors import InvalidInputError
+from gapmf.model import GaP
+from gapmf.validation import check_activations, check_counts
+
+_BLOCK_ENTRIES = 1 << 18  # entries of X whose rates are held at once
+
+
+class JointCostSplit(NamedTuple):
+    """C_JL = D_KL(V | WH) + R_α(H, β) + constant: Eq. 4."""
+
+    divergence: float
+    penalty: float
+    constant: float
+
+    @property
+    def total(self) -> float:
+        """C_JL, the negative joint log-likelihood: Eq. 3."""
+        return self.divergence + self.penalty + self.constant
+
+
+def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
+    """log p(V, H | W, β), that is −C_JL of Eq. 3.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    H : array-like, (N, K)
+        Activations, ≥ 0: a row a sample.
+    model : GaP
+
+    Returns
+    -------
+    float
+        A log-density in H. At h_kn = 0 it is −inf for α_k > 1 and +inf for α_k < 1.
+
+    Notes
+    -----
+    As a function of W, H (and β) together it need not have a maximum: with β free, or with
+    α_k < 1, it is unbounded. Fit the marginal likelihood instead.
+
+    Examples
+    --------
+    >>> from gapmf import GaP, log_joint_likelihood
+    >>> round(log_joint_likelihood([[2, 0]], [[1.0]], GaP([[2.0], [1.0]])), 6)
+    -3.306853
+    """
+    return -split_joint_cost(X, H, model).total
+
+
+def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
+    """Split C_JL into the KL divergence, R_α and a constant of W, H and β: Eqs. 4, 5 and 6."""
+    if not isinstance(model, GaP):
+        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
+    counts = check_counts(X, n_features=model.n_features)
+    H_ = check_activations(H, counts.shape[0], model.n_components)
+    v = counts.data.astype(float)
+    constant = float((gammaln(v + 1) - xlogy(v, v) + v).sum())
+    constant += counts.shape[0] * float(gammaln(model.alpha).sum())
+    return JointCostSplit(divergence(counts, H_, model.W), activation_penalty(H_, model), constant)
+
+
+def divergence(counts: sp.csr_array, H: NDArray[np.float64], W: NDArray[np.float64]) -> float:
+    """D_KL(V | WH), the generalised Kullback-Leibler divergence: Eq. 5.
+
+    Only the rates under non-zero counts are formed; the rest enter through Σ_k S_k Σ_n h_kn.
+    """
+    sample = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    value = 0.0
+    for start in range(0, counts.nnz, _BLOCK_ENTRIES):
+        part = slice(start, start + _BLOCK_ENTRIES)
+        rate = np.einsum("ik,ik->i", H[sample[part]], W[counts.indices[part]])
+        v = counts.data[part].astype(float)
+        with np.errstate(divide="ignore"):
+            value += float((v * np.log(v / rate) - v).sum())
+    return value + float(W.sum(axis=0) @ H.sum(axis=0))
+
+
+def activation_penalty(H: NDArray[np.float64], model: GaP) -> float:
+    """R_α(H, β), the negative log-prior of H up to a constant: Eq. 6."""
+    N = H.shape[0]
+    with np.errstate(divide="ignore"):
+        log_h = np.log(H)
+    # 0·log 0 = 0: with α = 1 the prior is finite at h = 0.
+    slope = np.where(model.alpha == 1.0, 0.0, (1.0 - model.alpha) * np.where(
+        model.alpha == 1.0, 0.0, log_h))  # fmt: skip
+    return float(slope.sum() + (H @ model.beta).sum() - N * (model.alpha @ np.log(model.beta)))

@@ -1,0 +1,33 @@
+"""Work on independent tasks, on one thread or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import joblib
+
+from gapmf.errors import InvalidInputError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def check_n_jobs(n_jobs: Any) -> int:
+    """The number of threads that n_jobs asks for, in scikit-learn's meaning."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int)):
+        raise InvalidInputError(f"n_jobs must be None or a whole number, but is {n_jobs!r}")
+    if n_jobs == 0:
+        raise InvalidInputError("n_jobs is 0: use None or 1 for one thread, -1 for all cores")
+    return int(joblib.effective_n_jobs(n_jobs))
+
+
+def for_each(
+    work: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None
+) -> list[Result]:
+    """[work(task) for task in tasks], in threads: the kernels release the GIL."""
+    n_threads = check_n_jobs(n_jobs)
+    if n_threads == 1:
+        return [work(task) for task in tasks]
+    parallel = joblib.Parallel(n_jobs=n_threads, backend="threading")
+    return list(parallel(joblib.delayed(work)(task) for task in tasks))
