@@ -74,7 +74,7 @@ def simplex_rule(alpha: Array, n: int) -> Rule:
 def nodes_per_stick(alpha: Array, n: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For degrees n: how many nodes a stick, and whether they are the dense rule's.
 
-    Past 16 the number is rounded up by at most a sixteenth, so that samples share rules.
+    Past 32 the number is rounded up by at most a sixteenth, so that samples share rules.
     """
     n = np.asarray(n, dtype=np.int64)
     extra = 0
@@ -84,7 +84,7 @@ def nodes_per_stick(alpha: Array, n: Array) -> tuple[NDArray[np.int64], NDArray[
     exact = n // 2 + 1
     dense = m < exact
     m = np.where(dense, m, exact)
-    step = np.maximum(1, m // 16)
+    step = np.left_shift(1, np.maximum(0, np.log2(m).astype(np.int64) - 4))
     return -(-m // step) * step, dense
 
 

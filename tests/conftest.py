@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Property tests draw the same examples every time, and no example is too slow: compiling is.
+settings.register_profile("gapmf", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("gapmf")
+
+
+@pytest.fixture(scope="session")
+def nips_dir():
+    """The folder with the NIPS bag of words, which is not part of the project."""
+    folder = os.environ.get("GAPMF_NIPS_DIR")
+    if not folder or not (Path(folder) / "docword.nips.txt.gz").exists():
+        pytest.skip("real data: set GAPMF_NIPS_DIR to a folder with docword.nips.txt.gz")
+    return Path(folder)

@@ -1,0 +1,85 @@
+"""Predicted costs, refusals, and the number of admissible components."""
+
+from __future__ import annotations
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import problems
+
+from gapmf import GaP, count_admissible, log_marginal_likelihood
+from gapmf.errors import GapmfError, TooCostlyError
+from gapmf.validation import check_counts
+
+
+@given(problems(max_count=3, max_samples=3))
+def test_count_is_the_size_of_the_set(problem):
+    model, X = problem
+    K = model.n_components
+    counts = count_admissible(X, K)
+    for x, count in zip(X, counts, strict=True):
+        if count <= 2000:
+            assert count == sum(1 for _ in naive.admissible(x[:, None], K))
+    np.testing.assert_allclose(
+        count_admissible(X, K, log=True), [math.log(c) for c in counts], atol=1e-12
+    )
+
+
+def test_count_is_exact_at_any_size():
+    (count,) = count_admissible([[500, 300, 0, 77]], 5)
+    assert count == math.comb(504, 4) * math.comb(304, 4) * math.comb(81, 4)
+    assert type(count) is int
+
+
+def test_count_checks_its_arguments():
+    with pytest.raises(ValueError, match="K must be a whole number, 1 or more, but is 0"):
+        count_admissible([[1]], 0)
+    with pytest.raises(ValueError, match=r"X\[0, 0\] is -1"):
+        count_admissible([[-1]], 2)
+
+
+def test_enumeration_refuses_with_the_number_of_terms():
+    X = [[200, 200, 200, 200]]
+    model = GaP(np.ones((4, 3)) + np.eye(4)[:, :3])
+    log10 = count_admissible(X, 3, log=True)[0] / math.log(10)
+    assert log10 > 16
+    with pytest.raises(TooCostlyError, match=rf"10\^{log10:.1f} terms.*method=\"auto\"") as error:
+        log_marginal_likelihood(X, model, "enumerate")
+    assert isinstance(error.value, ValueError)
+    assert isinstance(error.value, GapmfError)
+
+
+def test_polynomial_refuses_with_its_memory():
+    model = GaP(np.ones((2, 4)))
+    with pytest.raises(TooCostlyError, match=r"GiB a thread, over the limit of 2 GiB"):
+        log_marginal_likelihood([[2000, 1000]], model, "polynomial")
+
+
+def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
+    model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 12)))
+    for method in ("auto", "quadrature"):
+        with pytest.raises(TooCostlyError, match=r"operations, over the limit.*fewer components"):
+            log_marginal_likelihood([[500, 500, 500]], model, method)
+    small = GaP(model.W[:, :3])
+    with pytest.raises(TooCostlyError, match="larger max_cost"):
+        log_marginal_likelihood([[500, 500, 500]], small, max_cost=10.0)
+
+
+def test_auto_takes_the_cheapest_by_the_sample_alone():
+    model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 3)))
+    X = np.array([[1, 0, 0], [0, 0, 0], [400, 300, 200]])
+    together = log_marginal_likelihood(X, model).methods
+    alone = [log_marginal_likelihood(x[None], model).methods[0] for x in X]
+    assert together.tolist() == alone == ["enumerate", "enumerate", "quadrature"]
+
+
+def test_costs_grow_with_the_work():
+    from gapmf.likelihood.cost import predict
+
+    rows = check_counts([[10, 0], [10, 10], [100, 100]])
+    costs = predict(rows, np.ones(3))
+    assert (np.diff(costs.operations, axis=1) > 0).all()
+    assert costs.memory[-1] == pytest.approx(8 * math.comb(202, 2))

@@ -1,0 +1,258 @@
+"""The exact likelihood: against the literal sum, 40 digits, and the model's own identities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import models, problems
+
+from gapmf import (
+    GaP,
+    NegativeMultinomial,
+    count_admissible,
+    log_marginal_likelihood,
+    split_marginal_cost,
+)
+from gapmf.datasets import paper_synthetic
+
+EXACT = ("enumerate", "polynomial", "quadrature")
+
+
+def close(a, b, tol):
+    """Equal to `tol`, relative to the size of the logarithm where that exceeds one."""
+    both_impossible = (a == -np.inf) & (b == -np.inf)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(a - b) <= tol * np.maximum(1.0, np.abs(b))
+    return np.all(near | both_impossible)
+
+
+@given(problems(max_count=3, max_samples=2))
+@settings(max_examples=150)
+def test_all_methods_equal_the_papers_sum(problem):
+    model, X = problem
+    terms = math.prod(count_admissible(X, model.n_components))
+    assume(terms <= 1000)
+    literal = naive.marginal_likelihood(X.T, model.W, model.alpha, model.beta)
+    expected = np.log(literal) if literal > 0 else -np.inf
+    for method in (*EXACT, "auto"):
+        assert close(log_marginal_likelihood(X, model, method).total, expected, 1e-10), method
+
+
+@given(problems(max_count=12, max_samples=4))
+@settings(max_examples=150)
+def test_methods_agree_sample_by_sample(problem):
+    model, X = problem
+    assume(count_admissible(X, model.n_components, log=True).max() < math.log(3e6))
+    values = [log_marginal_likelihood(X, model, method).per_sample for method in EXACT]
+    assert close(values[1], values[0], 1e-10)
+    assert close(values[2], values[0], 1e-10)
+
+
+@pytest.mark.parametrize(("K", "n"), [(2, 2000), (3, 1000)])
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 20.0])
+def test_fast_methods_agree_at_large_counts(K, n, alpha):
+    rng = np.random.default_rng(K)
+    model = GaP(rng.gamma(0.5, 100.0, (6, K)), alpha * np.arange(1, K + 1), rng.gamma(2, 1, K))
+    x = rng.multinomial(n, model.expected_counts() / model.expected_counts().sum())[None]
+    if K == 3:
+        assert count_admissible(x, K, log=True)[0] > 16 * math.log(10)
+    polynomial = log_marginal_likelihood(x, model, "polynomial").total
+    quadrature = log_marginal_likelihood(x, model, "quadrature").total
+    assert abs(polynomial - quadrature) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("W", "alpha", "beta", "v"),
+    [
+        ([[3.0, 0.1], [0.2, 5.0]], [0.01, 0.3], [1.0, 2.0], [150, 120]),
+        ([[3.0, 0.1], [0.2, 5.0], [1.0, 0.0]], [0.05, 20.0], [1.0, 0.1], [40, 200, 30]),
+        ([[30.0, 10.0, 0.3], [0.2, 5.0, 4.0]], [0.05, 1.0, 7.5], [1.0, 0.2, 3.0], [20, 35]),
+        # the prior far from the likelihood, and tokens whose order would matter
+        ([[2.0, 1.0]], [154.0, 0.0174], [1.0, 1.0], [400]),
+        ([[9.0, 2.0], [1e-9, 5.0]], [0.01, 0.01], [0.5, 0.5], [200, 200]),
+    ],
+)
+def test_against_40_digits(W, alpha, beta, v):
+    model = GaP(W, alpha, beta)
+    expected = naive.log_likelihood_40_digits(v, model.W, model.alpha, model.beta)
+    for method in ("polynomial", "quadrature"):
+        value = log_marginal_likelihood([v], model, method).total
+        assert abs(value - expected) < 1e-10 * max(1.0, abs(expected)), method
+
+
+def test_nodes_reach_a_likelihood_far_from_the_prior():
+    """A rule of 4√n + 6 nodes for the prior itself is off by 33 nats here."""
+    alpha, beta = np.array([154.441403, 0.0174184345]), np.ones(2)
+    W = np.array([[2.0, 1.0]])
+    model = GaP(W, alpha, beta)
+    n = 7045
+    values = [log_marginal_likelihood([[n]], model, m).total for m in EXACT[1:]]
+    assert abs(values[0] - values[1]) < 1e-8
+
+
+@given(models(max_features=1, max_components=6), st.integers(0, 60))
+def test_one_feature_recursion(model, v):
+    assume(model.W.min() > 0)
+    expected = naive.one_feature_probabilities(v, model.W[0], model.alpha, model.beta)[v]
+    assume(expected > 1e-300)
+    value = log_marginal_likelihood([[v]], model, max_cost=1e9 if v < 40 else 1e12)
+    assert close(value.total, np.log(expected), 1e-9)
+
+
+@given(models(max_features=2, max_components=3))
+@settings(max_examples=25)
+def test_probabilities_sum_to_one(model):
+    S, beta = model.column_norms, model.beta
+    model = GaP(model.W * 0.5 * beta / (S + beta), model.alpha.clip(max=2.0), beta)  # light tail
+    n = 50
+    grid = np.array(list(itertools.product(range(n), repeat=model.n_features)))
+    with_counts = log_marginal_likelihood(grid, model).per_sample
+    assert abs(np.exp(with_counts).sum() - 1.0) < 1e-9
+
+
+@given(problems(max_count=30, max_components=1))
+def test_one_component_is_negative_multinomial(problem):
+    model, X = problem
+    nm = NegativeMultinomial.from_rates(model.alpha[0], model.beta[0], model.W[:, 0])
+    for method in EXACT:
+        assert close(log_marginal_likelihood(X, model, method).per_sample, nm.logpmf(X), 1e-12)
+
+
+@given(problems(max_count=8, max_components=1), st.integers(2, 4))
+def test_equal_columns_are_one_with_the_sum_of_alphas(problem, K):
+    model, X = problem
+    alpha = model.alpha[0] * np.arange(1, K + 1)
+    many = GaP(np.repeat(model.W, K, axis=1), alpha, np.repeat(model.beta, K))
+    one = GaP(model.W, alpha.sum(), model.beta)
+    for method in ("polynomial", "quadrature"):
+        values = log_marginal_likelihood(X, many, method).per_sample
+        assert close(values, log_marginal_likelihood(X, one).per_sample, 1e-11)
+
+
+@given(problems(max_count=8), st.floats(1e-3, 1e3))
+def test_scaling_w_and_beta_together_changes_nothing(problem, scale):
+    model, X = problem
+    scales = scale * np.arange(1, model.n_components + 1)
+    for method in ("polynomial", "quadrature"):
+        values = log_marginal_likelihood(X, model.rescale(scales), method).per_sample
+        assert close(values, log_marginal_likelihood(X, model, method).per_sample, 1e-11)
+
+
+@given(problems(max_count=8))
+def test_order_of_components_and_features_does_not_matter(problem):
+    model, X = problem
+    turned = GaP(model.W[::-1, ::-1], model.alpha[::-1], model.beta[::-1])
+    values = log_marginal_likelihood(X[:, ::-1], turned, "quadrature").per_sample
+    assert close(values, log_marginal_likelihood(X, model, "polynomial").per_sample, 1e-11)
+
+
+def test_disjoint_supports_are_a_product():
+    model = GaP([[3.0, 0.0], [1.0, 0.0], [0.0, 2.0]], alpha=[0.3, 4.0], beta=[1.0, 0.5])
+    X = np.array([[5, 2, 7], [0, 0, 3], [40, 0, 0], [0, 0, 0]])
+    first, second = X * [1, 1, 0], X * [0, 0, 1]
+    expected = model.component(0).logpmf(first) + model.component(1).logpmf(second)
+    for method in EXACT:
+        values = log_marginal_likelihood(X, model, method).per_sample
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
+def test_zeros_in_w_and_in_x():
+    model = GaP([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]], alpha=[0.5, 1.0, 2.0])
+    X = np.array([[2, 0, 1], [0, 0, 0], [0, 1, 0], [3, 2, 1]])
+    for method in (*EXACT, "auto"):
+        ll = log_marginal_likelihood(X, model, method)
+        np.testing.assert_array_equal(np.isneginf(ll.per_sample), [False, False, True, True])
+        assert ll.total == -np.inf
+        literal = naive.marginal_likelihood(X[:1].T, model.W, model.alpha, model.beta)
+        assert ll.per_sample[0] == pytest.approx(np.log(literal), abs=1e-12)
+        nothing = -(model.alpha * np.log1p(model.column_norms / model.beta)).sum()
+        assert ll.per_sample[1] == pytest.approx(nothing, abs=1e-14)
+
+
+def test_a_model_of_zeros_produces_only_zeros():
+    ll = log_marginal_likelihood([[0, 0], [1, 0]], GaP(np.zeros((2, 3))))
+    np.testing.assert_array_equal(ll.per_sample, [0.0, -np.inf])
+
+
+def test_large_counts_and_tiny_alpha():
+    model = GaP([[300.0, 1.0], [20.0, 900.0], [5.0, 5.0]], alpha=0.01, beta=[0.1, 3.0])
+    X = [[100_000, 3, 0], [50_000, 50_000, 1], [0, 0, 100_000]]
+    ll = log_marginal_likelihood(X, model)
+    assert np.isfinite(ll.per_sample).all()
+    polynomial = log_marginal_likelihood(X[:1], model, "polynomial").total
+    assert close(ll.per_sample[0], polynomial, 1e-11)
+
+
+def test_five_thousand_counts_at_three_components_is_exact():
+    rng = np.random.default_rng(3)
+    model = GaP(rng.gamma(1.0, 500.0, (8, 3)), alpha=[0.3, 1.0, 2.0])
+    x = rng.multinomial(5000, np.full(8, 1 / 8))[None]
+    assert log_marginal_likelihood(x, model).std_error == 0.0
+    assert log_marginal_likelihood(x, model, "quadrature").method == "quadrature"
+
+
+def test_equal_samples_company_order_format_and_threads_do_not_matter():
+    X, _ = paper_synthetic(scale=20, n_samples=60, random_state=1)
+    model = GaP(np.random.default_rng(0).gamma(1.0, 10.0, (4, 3)), alpha=[0.4, 1.0, 3.0])
+    base = log_marginal_likelihood(X, model).per_sample
+    order = np.random.default_rng(1).permutation(60)
+    for n_jobs in (1, 2, 5, -1):
+        shuffled = log_marginal_likelihood(X[order], model, n_jobs=n_jobs).per_sample
+        np.testing.assert_array_equal(shuffled, base[order])
+    alone = [log_marginal_likelihood(x[None], model).total for x in X]
+    np.testing.assert_array_equal(alone, base)
+    for kind in (sp.csr_array, sp.csc_matrix, sp.coo_array, sp.lil_array):
+        np.testing.assert_array_equal(log_marginal_likelihood(kind(X), model).per_sample, base)
+    twice = log_marginal_likelihood(np.repeat(X, 2, axis=0), model)
+    np.testing.assert_array_equal(twice.per_sample, np.repeat(base, 2))
+
+
+def test_equal_samples_are_computed_once(monkeypatch):
+    from gapmf.likelihood import exact
+
+    seen = []
+
+    def spy(block, p, alpha):
+        seen.append(block.indptr.size - 1)
+        return exact.by_quadrature(block, p, alpha)
+
+    monkeypatch.setitem(exact.METHODS, "quadrature", spy)
+    X = np.array([[3, 4], [5, 6], [3, 4], [3, 4]])
+    log_marginal_likelihood(X, GaP([[1.0, 2.0], [3.0, 1.0]]), "quadrature")
+    assert sum(seen) == 2
+
+
+def test_result_says_what_it_is():
+    model = GaP([[1.0, 2.0], [3.0, 1.0]])
+    ll = log_marginal_likelihood([[1, 0], [60, 90]], model)
+    assert ll.methods.tolist() == ["enumerate", "quadrature"]
+    assert ll.method == "auto (enumerate 1, quadrature 1)"
+    assert ll.total == ll.per_sample.sum()
+    assert ll.std_error == 0.0
+    assert ll.ess.tolist() == [np.inf, np.inf]
+    assert ll.reliable.all()
+    assert ll.std_errors.tolist() == [0.0, 0.0]
+    assert "exact" in repr(ll)
+    assert log_marginal_likelihood([[1, 0]], model, "polynomial").method == "polynomial"
+
+
+def test_split_of_the_cost():
+    X, truth = paper_synthetic(random_state=0)
+    model = truth.rescale([2.0, 0.3])
+    ll = log_marginal_likelihood(X, model)
+    split = split_marginal_cost(ll, model)
+    assert split.total == pytest.approx(-ll.total / 100, abs=1e-12)
+    assert split.penalty == model.penalty()
+    literal = sum(a * np.log(s + b) for a, s, b in zip(model.alpha, model.column_norms, model.beta))
+    assert split.penalty == pytest.approx(literal)
+    assert split.constant == pytest.approx(-np.log(0.6))
+    # the data term alone: the sum over C without the factor (1 − Σ_f p_fk)^α_k
+    factor = sum(a * np.log(1 - p) for a, p in zip(model.alpha, model.event_probabilities.sum(0)))
+    assert split.data == pytest.approx(-(ll.total / 100 - factor))

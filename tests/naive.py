@@ -1,0 +1,125 @@
+"""Slow, literal versions of what gapmf computes fast: the paper's sums as it writes them.
+
+Orientation is the paper's: V is F×N, C is F×K×N.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+from scipy import stats
+
+
+def compositions(v, K):
+    """All ways to write v as an ordered sum of K counts."""
+    if K == 1:
+        yield (v,)
+        return
+    for first in range(v + 1):
+        for rest in compositions(v - first, K - 1):
+            yield (first, *rest)
+
+
+def admissible(V, K):
+    """The set of Eq. 25: every tensor C (F×K×N) of counts with Σ_k c_fkn = v_fn."""
+    F, N = V.shape
+    cells = [list(compositions(int(V[f, n]), K)) for f in range(F) for n in range(N)]
+    for choice in itertools.product(*cells):
+        yield np.array(choice).reshape(F, N, K).transpose(0, 2, 1)
+
+
+def negative_multinomial_pmf(c, alpha, p):
+    """Eq. 15."""
+    p0 = 1 - sum(p)
+    value = math.gamma(alpha + sum(c)) / math.gamma(alpha) * p0**alpha
+    for cf, pf in zip(c, p, strict=True):
+        value *= pf**cf / math.factorial(cf)
+    return value
+
+
+def marginal_likelihood(V, W, alpha, beta):
+    """p(V | W, β) by Eq. 28: a sum over F×K×N tensors of products of NM probabilities."""
+    K, N = W.shape[1], V.shape[1]
+    total = 0.0
+    for C in admissible(V, K):
+        product = 1.0
+        for k in range(K):
+            p = [float(w) / (float(W[:, k].sum()) + float(beta[k])) for w in W[:, k]]
+            for n in range(N):
+                c = [int(x) for x in C[:, k, n]]
+                product *= negative_multinomial_pmf(c, float(alpha[k]), p)
+        total += product
+    return total
+
+
+def log_likelihood_40_digits(v, W, alpha, beta):
+    """log p(v) for one sample with 40 digits, the terms of Eq. 31 gathered by L."""
+    with mpmath.workdps(40):
+        F, K = W.shape
+        S = [mpmath.fsum(mpmath.mpf(float(w)) for w in W[:, k]) for k in range(K)]
+        b = [mpmath.mpf(float(x)) for x in beta]
+        a = [mpmath.mpf(float(x)) for x in alpha]
+        p = [[mpmath.mpf(float(W[f, k])) / (S[k] + b[k]) for k in range(K)] for f in range(F)]
+        poly = {(0,) * (K - 1): mpmath.mpf(1)}  # by (L_1 … L_{K−1}); L_K is the rest
+        for f in range(F):
+            for _ in range(int(v[f])):
+                grown = {}
+                for L, value in poly.items():
+                    for k in range(K):
+                        if p[f][k] == 0:
+                            continue
+                        key = L if k == K - 1 else (*L[:k], L[k] + 1, *L[k + 1 :])
+                        grown[key] = grown.get(key, 0) + p[f][k] * value
+                poly = grown
+        n = int(sum(v))
+        rising = [_rising(a[k], n) for k in range(K)]
+        total = mpmath.fsum(
+            value
+            * mpmath.fprod(rising[k][L[k]] for k in range(K - 1))
+            * rising[K - 1][n - sum(L)]
+            for L, value in poly.items()
+        )
+        for k in range(K):
+            total *= (b[k] / (S[k] + b[k])) ** a[k]
+        for f in range(F):
+            total /= mpmath.factorial(int(v[f]))
+        return float(mpmath.log(total))
+
+
+def _rising(a, n):
+    values = [mpmath.mpf(1)]
+    for i in range(n):
+        values.append(values[-1] * (a + i))
+    return values
+
+
+def one_feature_probabilities(n_max, w, alpha, beta):
+    """P(v = 0 … n_max) for F = 1: v p(v) = Σ_{j=1..v} p(v−j) Σ_k α_k π_k^j, any K."""
+    pi = w / (w + beta)
+    p = np.zeros(n_max + 1)
+    p[0] = np.prod((1 - pi) ** alpha)
+    power_sums = np.array([(alpha * pi**j).sum() for j in range(n_max + 1)])
+    for v in range(1, n_max + 1):
+        p[v] = (p[v - 1 :: -1] * power_sums[1 : v + 1]).sum() / v
+    return p
+
+
+def covariance(W, alpha, beta):
+    """Cov(v_n) = diag(E v_n) + Σ_k (α_k/β_k²) w_k w_kᵀ."""
+    return np.diag(W @ (alpha / beta)) + (W * (alpha / beta**2)) @ W.T
+
+
+def log_joint(V, H, W, alpha, beta):
+    """log p(V, H | W, β) from Eqs. 1 and 2, cell by cell; H is K×N."""
+    F, N = V.shape
+    K = W.shape[1]
+    total = 0.0
+    for n in range(N):
+        for k in range(K):
+            total += stats.gamma.logpdf(H[k, n], alpha[k], scale=1 / beta[k])
+        for f in range(F):
+            total += stats.poisson.logpmf(V[f, n], sum(W[f, k] * H[k, n] for k in range(K)))
+    return total
