@@ -77,9 +77,7 @@ def log_likelihood_40_digits(v, W, alpha, beta):
         n = int(sum(v))
         rising = [_rising(a[k], n) for k in range(K)]
         total = mpmath.fsum(
-            value
-            * mpmath.fprod(rising[k][L[k]] for k in range(K - 1))
-            * rising[K - 1][n - sum(L)]
+            value * mpmath.fprod(rising[k][L[k]] for k in range(K - 1)) * rising[K - 1][n - sum(L)]
             for L, value in poly.items()
         )
         for k in range(K):

@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.special import betaln, gammaln, xlogy
+from scipy.special import gammaln, xlogy
 
 from gapmf.errors import InvalidInputError
 from gapmf.validation import check_random_state
 
+# Stirling: log Γ(x) = (x−½) log x − x + ½ log 2π + Σ_i c_i x^(1−2i); from 10 on, to 1e-14.
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+
 
 def log_rising(a: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
-    """log Γ(a+n)/Γ(a) for a > 0 and whole n ≥ 0, without cancellation when a ≫ n."""
+    """log Γ(a+n)/Γ(a) for a > 0 and n ≥ 0, without the cancellation when a ≫ n."""
     a, n = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(n, dtype=float))
-    some = np.maximum(n, 1.0)
-    return np.where(n > 0, gammaln(some) - betaln(a, some), 0.0)
+    large = np.maximum(a, 10.0)
+    value = (large + n - 0.5) * np.log1p(n / large) + n * np.log(large) - n
+    for i, c in enumerate(_STIRLING):
+        value += c * ((large + n) ** (-1 - 2 * i) - large ** (-1 - 2 * i))
+    return np.asarray(np.where(a < 10.0, gammaln(a + n) - gammaln(a), value))
 
 
 def negative_binomial(alpha: ArrayLike, p: ArrayLike) -> Any:

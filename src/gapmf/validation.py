@@ -185,6 +185,8 @@ def _first_bad(values: NDArray[Any]) -> int | None:
     """The position of the first value that is not a count; `values` is numeric."""
     if values.dtype.kind == "b":
         return None
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)  # where the limit is finite
     with np.errstate(invalid="ignore"):  # NaN compares false: that is what is wanted
         good = (values >= 0) & (values <= LARGEST_COUNT)
         if values.dtype.kind == "f":
@@ -235,7 +237,9 @@ def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
         raise InvalidInputError(
             f"W[{f}, {k}] is {array[f, k]}: the entries of W must be finite and 0 or more"
         )
-    if not np.isfinite(array.sum(axis=0)).all():
+    with np.errstate(over="ignore"):
+        norms = array.sum(axis=0)
+    if not np.isfinite(norms).all():
         raise InvalidInputError("a column of W sums to infinity: scale W (and beta) down")
     return _frozen(array)
 
@@ -313,7 +317,8 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 def _as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "buifO":
+        holds_none = array.dtype.kind == "O" and any(x is None for x in array.flat)
+        if array.dtype.kind not in "buifO" or holds_none:
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError):

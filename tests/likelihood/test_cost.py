@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import problems
 
+import naive
 from gapmf import GaP, count_admissible, log_marginal_likelihood
 from gapmf.errors import GapmfError, TooCostlyError
 from gapmf.validation import check_counts
+from strategies import problems
 
 
 @given(problems(max_count=3, max_samples=3))

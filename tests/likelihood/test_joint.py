@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
-from strategies import problems
 
+import naive
 from gapmf import GaP, log_joint_likelihood, split_joint_cost
+from strategies import problems
 
 
 def _activations(model, X, seed=0):
