@@ -76,7 +76,7 @@ def log_marginal_likelihood(
     >>> model = GaP([[3.0, 0.5], [1.0, 2.0]])
     >>> ll = log_marginal_likelihood([[4, 1], [0, 0]], model)
     >>> round(ll.total, 6), ll.std_error
-    (-7.165493, 0.0)
+    (-6.974131, 0.0)
     """
     if not isinstance(model, GaP):
         raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")

@@ -1,0 +1,55 @@
+"""The command line, as a subprocess."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gapmf
+
+GAPMF = Path(sys.executable).with_name("gapmf")
+
+
+def _run(*args, **env):
+    command = [str(GAPMF), *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=os.environ | env
+    )
+
+
+def test_version():
+    done = _run("--version")
+    assert (done.returncode, done.stdout) == (0, f"gapmf {gapmf.__version__}\n")
+
+
+def test_help_names_what_is_ready():
+    done = _run("--help")
+    assert done.returncode == 0
+    assert "demo" in done.stdout
+    assert _run("demo", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_demo_prints_the_exact_likelihood(columns):
+    done = _run("demo", "--seed", "3", COLUMNS=columns)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert max(map(len, done.stdout.splitlines())) <= int(columns)
+    X, truth = gapmf.datasets.paper_synthetic(1.0, random_state=3)
+    first = gapmf.log_marginal_likelihood(X, truth).total
+    shown = re.findall(r"V₁.*?(-\d+\.\d{9})", done.stdout)
+    assert len(shown) == 3
+    assert all(float(number) == pytest.approx(first, abs=1e-8) for number in shown)
+
+
+def test_errors_are_short_and_non_zero():
+    for bad in (["nonsense"], ["demo", "--seed", "-1"], ["--nonsense"]):
+        done = _run(*bad)
+        assert done.returncode != 0
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,136 @@
+"""What the documents say is true: the map of equations, the README, the examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gapmf
+
+PROJECT = Path(__file__).parent.parent
+LAST_EQUATION = 51
+
+
+def _rows():
+    """The rows of the map: equation numbers, function, test, and what is said of it."""
+    for line in (PROJECT / "docs" / "equations.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("|") and re.match(r"\d", cells[0]):
+            first, _, last = cells[0].partition("–")
+            yield range(int(first), int(last or first) + 1), *cells[1:]
+
+
+def _find(dotted):
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[split:]:
+            value = inspect.getattr_static(value, name)
+        return value
+    raise AssertionError(f"no module in {dotted}")
+
+
+def test_every_equation_has_a_row():
+    listed = [number for row in _rows() for number in row[0]]
+    assert sorted(set(listed)) == list(range(1, LAST_EQUATION + 1))
+
+
+def test_the_map_of_equations_is_true():
+    here = 0
+    for numbers, _, function, test in _rows():
+        if not function.startswith("`"):
+            assert function in ("not implemented yet", "definition only"), numbers
+            continue
+        for dotted in re.findall(r"`([^`]+)`", function):
+            value = _find(f"gapmf.{dotted}")
+            if hasattr(value, "func"):  # cached_property
+                value = value.func
+            assert inspect.getdoc(value), dotted
+            first_line = inspect.getdoc(value).splitlines()[0]
+            cited = {
+                int(n) for n in re.findall(r"\d+", " ".join(re.findall(r"Eqs?\..*", first_line)))
+            }
+            for low, high in re.findall(r"(\d+) to (\d+)", first_line):
+                cited |= set(range(int(low), int(high) + 1))
+            assert cited & set(numbers), f"{dotted} does not name one of {list(numbers)}"
+        for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", test):
+            source = (PROJECT / "tests" / path).read_text(encoding="utf-8")
+            assert f"def {name}(" in source, f"{path} has no {name}"
+            here += 1
+    assert here > 20
+
+
+def _readme():
+    return (PROJECT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readmes_example_prints_what_it_shows(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```\n+(?:.*?\n+)?```text\n(.*?)```", _readme(), re.S)
+    assert blocks
+    for code, shown in blocks:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            check=False,
+            capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == shown
+
+
+def test_the_readme_shows_the_two_commands_and_the_orientation():
+    text = _readme()
+    for words in ("make demo", "make test", "X is Vᵀ", "Not there yet"):
+        assert words in text
+
+
+def test_versions_agree():
+    citation = (PROJECT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {gapmf.__version__}\n" in citation
+    changelog = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {gapmf.__version__}" in changelog
+
+
+def test_constraints_pin_every_dependency_without_addresses():
+    lines = (PROJECT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in pins), pins
+    names = {re.sub(r"[-_.]+", "-", line.partition("==")[0].lower()) for line in pins}
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted += [need for need in extra if not need.startswith("gapmf[")]
+    for need in wanted:
+        assert re.split(r"[<>=\[;]", need)[0].lower() in names, need
+
+
+MODULES = sorted(
+    m.name
+    for m in pkgutil.walk_packages(gapmf.__path__, "gapmf.")
+    if not m.name.startswith("gapmf.kernels")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+def test_public_names_have_docstrings_and_callables_examples():
+    without_example = {"split_joint_cost", "split_marginal_cost"}  # shown with what they split
+    for name in gapmf._EXPORTS:
+        doc = inspect.getdoc(getattr(gapmf, name))
+        assert doc, name
+        assert (">>>" in doc) != (name in without_example), name

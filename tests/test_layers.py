@@ -1,0 +1,99 @@
+"""Imports point down the layers of the package, and `import gapmf` imports next to nothing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import gapmf
+
+ROOT = Path(gapmf.__file__).parent
+
+# From the bottom up. A module may import from its own layer and from those below.
+LAYERS = [
+    {"errors"},
+    {"validation", "rows", "parallel"},
+    {"distributions"},
+    {"model"},
+    {"kernels", "datasets"},
+    {"likelihood"},
+    {"cli"},
+]
+KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "__future__", "gapmf.kernels"}
+
+
+def _modules():
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield parts, path
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import absolutely, the layers are then visible"
+            yield node.module
+            if node.module == "gapmf":
+                yield from (f"gapmf.{alias.name}" for alias in node.names)
+
+
+def _layer(name):
+    for height, names in enumerate(LAYERS):
+        if name in names:
+            return height
+    raise AssertionError(f"gapmf.{name} has no layer: give it one in this test")
+
+
+def test_imports_point_down():
+    public = gapmf._EXPORTS
+    for parts, path in _modules():
+        if parts == ("__init__",):
+            continue
+        height = _layer(parts[0])
+        for name in _imported(path):
+            if name.startswith("gapmf."):
+                leaf = name.removeprefix("gapmf.")
+                target = public.get(leaf, name).split(".")[1]
+                if leaf != "__version__":
+                    assert _layer(target) <= height, f"{path.name} imports {name}, above it"
+
+
+def test_kernels_are_numba_only():
+    for parts, path in _modules():
+        if parts[0] == "kernels":
+            for name in _imported(path):
+                allowed = any(name == ok or name.startswith(f"{ok}.") for ok in KERNELS_MAY_IMPORT)
+                assert allowed, f"{path.name} imports {name}"
+
+
+def _loaded_after(code):
+    script = f"import sys; {code}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+def test_import_is_lazy():
+    loaded = _loaded_after("import gapmf; gapmf.__version__; dir(gapmf)")
+    assert not loaded & {"numpy", "scipy", "numba", "typer", "rich", "joblib"}
+    loaded = _loaded_after("import gapmf; gapmf.GaP([[1.0]])")
+    assert "numpy" in loaded
+    assert not loaded & {"numba", "typer", "gapmf.likelihood"}
+
+
+def test_command_line_help_is_light():
+    loaded = _loaded_after("import gapmf.cli")
+    assert not loaded & {"numpy", "scipy", "numba", "sklearn"}
+
+
+def test_public_names():
+    assert sorted(gapmf.__all__) == sorted([*gapmf._EXPORTS, *gapmf._SUBMODULES, "__version__"])
+    for name in gapmf.__all__:
+        assert getattr(gapmf, name) is not None
+    assert not hasattr(gapmf, "nonsense")
+    assert (ROOT / "py.typed").exists()
