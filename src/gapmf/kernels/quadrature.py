@@ -23,17 +23,26 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
     filled = min(CHUNK, m**sticks - first)
     theta[:, filled:] = 1.0
     log_w[filled:] = -math.inf
+    rest, weight = 1.0, 0.0
     for j in range(filled):
         code = first + j
-        rest, weight = 1.0, 0.0
-        for k in range(sticks):
-            i = code % m
+        i = code % m  # the last stick runs fastest
+        if i == 0 or j == 0:  # the sticks before it move
+            rest, weight = 1.0, 0.0
             code //= m
-            theta[k, j] = rest * nodes[k, i]
-            rest *= complements[k, i]
-            weight += log_weights[k, i]
-        theta[sticks, j] = rest
-        log_w[j] = weight
+            power = m ** (sticks - 2) if sticks > 1 else 1
+            for k in range(sticks - 1):
+                digit = code // power % m
+                power //= m
+                theta[k, j] = rest * nodes[k, digit]
+                rest *= complements[k, digit]
+                weight += log_weights[k, digit]
+        else:
+            for k in range(sticks - 1):
+                theta[k, j] = theta[k, j - 1]
+        theta[sticks - 1, j] = rest * nodes[sticks - 1, i]
+        theta[sticks, j] = rest * complements[sticks - 1, i]
+        log_w[j] = weight + log_weights[sticks - 1, i]
 
 
 @njit(cache=True, nogil=True)

@@ -87,9 +87,9 @@ def predict(rows: sp.csr_array, alpha: Array) -> Costs:
         memory = 8.0 * np.exp(log_compositions(total, max(K, 1)))
         grown = np.exp(log_compositions(total, K + 1))
         nodes = nodes_per_stick(alpha, total)[0].astype(float) ** max(K - 1, 0)
-        enumerate_ = np.exp(log_terms) * (3.0 * K + 12.0)
-        polynomial = grown * (0.75 * K) + 100.0
-        quadrature = nodes * (2.5 * n_entries + 6.0) + 100.0
+        enumerate_ = np.exp(log_terms) * (7.0 * K + 30.0)
+        polynomial = grown * K + 100.0
+        quadrature = nodes * (6.0 * n_entries + 8.0) + 100.0
     polynomial = np.where(memory > MAX_MEMORY, np.inf, polynomial)
     return Costs(np.stack([enumerate_, polynomial, quadrature]), log_terms, memory)
 
