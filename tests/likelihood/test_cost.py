@@ -11,6 +11,7 @@ from hypothesis import given
 import naive
 from gapmf import GaP, count_admissible, log_marginal_likelihood
 from gapmf.errors import GapmfError, TooCostlyError
+from gapmf.likelihood.cost import EXACT_METHODS, predict
 from gapmf.validation import check_counts
 from strategies import problems
 
@@ -70,15 +71,16 @@ def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
 
 def test_auto_takes_the_cheapest_by_the_sample_alone():
     model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 3)))
-    X = np.array([[1, 0, 0], [0, 0, 0], [400, 300, 200]])
+    X = np.array([[1, 0, 0], [0, 0, 0], [9, 9, 0], [400, 300, 200]])
     together = log_marginal_likelihood(X, model).methods
     alone = [log_marginal_likelihood(x[None], model).methods[0] for x in X]
-    assert together.tolist() == alone == ["quadrature", "enumerate", "quadrature"]
+    assert together.tolist() == alone
+    assert alone[1::2] == ["enumerate", "quadrature"]
+    costs = predict(check_counts(X[[0, 2, 3]]), model.alpha).operations.argmin(axis=0)
+    assert [alone[0], *alone[2:]] == [EXACT_METHODS[c] for c in costs]
 
 
 def test_costs_grow_with_the_work():
-    from gapmf.likelihood.cost import predict
-
     rows = check_counts([[10, 0], [10, 10], [100, 100]])
     costs = predict(rows, np.ones(3))
     assert (np.diff(costs.operations, axis=1) > 0).all()

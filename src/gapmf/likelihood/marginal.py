@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from gapmf.likelihood.cost import (
     predict,
     refuse_if_too_costly,
 )
+from gapmf.likelihood.plan import by_columns, cut_blocks
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.likelihood.rule import nodes_per_stick
 from gapmf.model import GaP
@@ -27,11 +27,6 @@ from gapmf.validation import check_counts, check_option
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-# A block shares a table of 256 logarithms a feature (so 2 KiB an entry at most), and is the
-# unit of work of a thread. Nothing a sample gets depends on its block.
-_BLOCK_ENTRIES = 1 << 14
-_BLOCK_COST = 1e8
 
 
 def log_marginal_likelihood(
@@ -134,7 +129,7 @@ def _log_factors(
 ) -> tuple[Array, NDArray[np.str_]]:
     """The second factor of Eq. 31 for each distinct sample, and the method used for it."""
     N = rows.shape[0]
-    groups = list(_by_columns(rows, model))
+    groups = list(by_columns(rows, model.W))
     costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros(N))
     n_columns, rule = np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
     total = np.asarray(rows.sum(axis=1)).astype(float)
@@ -156,7 +151,7 @@ def _log_factors(
         _Task(EXACT_METHODS[m], block, columns)
         for members, columns in groups
         for m in range(len(EXACT_METHODS))
-        for block in _blocks(members[which[members] == m], rule, size, chosen)
+        for block in cut_blocks(members[which[members] == m], rule, size, chosen)
     ]
 
     def work(task: _Task) -> Array:
@@ -168,38 +163,3 @@ def _log_factors(
     for task, values in zip(tasks, for_each(work, tasks, n_jobs), strict=True):
         factor[task.members] = values
     return factor, np.array(EXACT_METHODS)[which]
-
-
-def _by_columns(rows: sp.csr_array, model: GaP) -> Iterator[tuple[Index, Index]]:
-    """Group the samples by the columns that can have produced them: members and columns.
-
-    A sample with a count where every w_fk is 0 is impossible and is in no group.
-    """
-    present = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
-    positive = model.W > 0
-    meets = (present @ positive.astype(float)) > 0
-    possible = np.asarray(present @ (~positive.any(axis=1)).astype(float)) == 0
-    patterns, label = np.unique(meets, axis=0, return_inverse=True)
-    order = np.argsort(label, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        able = members[possible[members]]
-        if able.size:
-            yield able, np.flatnonzero(patterns[label[able[0]]])
-
-
-def _blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterator[Index]:
-    """Cut samples into blocks with one rule each and about equal work.
-
-    rule, size and cost are (N,): the number of nodes, of entries and of operations.
-    """
-    members = members[np.argsort(rule[members], kind="stable")]
-    start, entries, operations = 0, 0, 0.0
-    for i, n in enumerate(members):
-        entries += size[n]
-        operations += cost[n]
-        full = entries > _BLOCK_ENTRIES or operations > _BLOCK_COST
-        if i > start and (full or rule[n] != rule[members[start]]):
-            yield members[start:i]
-            start, entries, operations = i, size[n], cost[n]
-    if members.size:
-        yield members[start:]
