@@ -17,7 +17,7 @@ LAYERS = [
     {"validation", "rows", "parallel"},
     {"distributions"},
     {"model"},
-    {"kernels", "datasets"},
+    {"kernels", "datasets", "m_steps"},
     {"likelihood"},
     {"cli"},
 ]

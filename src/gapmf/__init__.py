@@ -18,6 +18,7 @@ _EXPORTS = {
     "log_marginal_likelihood": "gapmf.likelihood.marginal",
     "split_marginal_cost": "gapmf.likelihood.marginal",
     "count_admissible": "gapmf.likelihood.cost",
+    "posterior_moments": "gapmf.likelihood.posterior",
     "log_joint_likelihood": "gapmf.likelihood.joint",
     "split_joint_cost": "gapmf.likelihood.joint",
 }
@@ -33,6 +34,7 @@ __all__ = [
     "log_joint_likelihood",
     "log_marginal_likelihood",
     "negative_binomial",
+    "posterior_moments",
     "split_joint_cost",
     "split_marginal_cost",
 ]
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
+    from gapmf.likelihood.posterior import posterior_moments
     from gapmf.model import GaP
 
 

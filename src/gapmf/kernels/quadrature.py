@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 CHUNK = 256  # nodes at a time; fixed, so that a sample's bits do not depend on its company
-_NEGLIGIBLE = 60.0  # terms e^-60 below the largest add nothing to 1e-16, however many
+NEGLIGIBLE = 60.0  # terms e^-60 of the largest add nothing to 1e-16, however many there are
 
 
 @njit(cache=True, nogil=True)
@@ -23,6 +23,10 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
     filled = min(CHUNK, m**sticks - first)
     theta[:, filled:] = 1.0
     log_w[filled:] = -math.inf
+    if sticks == 0:  # one component: θ = 1
+        theta[:] = 1.0
+        log_w[0] = 0.0
+        return
     rest, weight = 1.0, 0.0
     for j in range(filled):
         code = first + j
@@ -46,29 +50,41 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
 
 
 @njit(cache=True, nogil=True)
-def _mix(weight, row, out):
+def add_scaled(weight, row, out):
+    """out += weight · row, in a loop of its own: so it vectorises."""
     for j in range(out.size):
         out[j] += weight * row[j]
 
 
 @njit(cache=True, nogil=True)
-def _log_in_place(row):
+def log_in_place(row):
+    """row ← log row."""
     for j in range(row.size):
         row[j] = math.log(row[j])
 
 
 @njit(cache=True, nogil=True)
-def log_rates(p, theta, out):
-    """log Σ_k p_fk θ_k, (F, nodes); p (F, K) has no zero rows."""
+def fill_rates(p, theta, rates, log_rates):
+    """Σ_k p_fk θ_k and its logarithm, (F, CHUNK); p (F, K) has no zero rows."""
     for f in range(p.shape[0]):
-        out[f, :] = 0.0
+        rates[f, :] = 0.0
         for k in range(p.shape[1]):
-            _mix(p[f, k], theta[k], out[f])
-        _log_in_place(out[f])
+            add_scaled(p[f, k], theta[k], rates[f])
+        log_rates[f, :] = rates[f]
+        log_in_place(log_rates[f])
 
 
 @njit(cache=True, nogil=True)
-def _largest(values):
+def fill_exponents(log_w, indices, counts, log_rates, out):
+    """log w_j + Σ_f v_f log (Pθ_j)_f for one sample, (CHUNK,)."""
+    out[:] = log_w
+    for i in range(indices.size):
+        add_scaled(float(counts[i]), log_rates[indices[i]], out)
+
+
+@njit(cache=True, nogil=True)
+def largest(values):
+    """The maximum."""
     top = values[0]
     for j in range(1, values.size):
         top = max(top, values[j])
@@ -76,28 +92,31 @@ def _largest(values):
 
 
 @njit(cache=True, nogil=True)
-def log_expectations(indptr, indices, counts, p, nodes, complements, log_weights):
-    """log E[Π_f (Σ_k p_fk θ_k)^{v_f}], (N,), over the product rule for θ.
+def expectations(indptr, indices, counts, p, nodes, complements, log_weights, tops):
+    """E[Π_f (Σ_k p_fk θ_k)^{v_f}] over the product rule for θ, as total · e^top, both (N,).
 
-    The logarithms of a chunk of nodes are computed once for all samples of the block.
+    The logarithms of a chunk of nodes are computed once for all samples of the block. tops
+    (chunks, N) receives the largest exponent of each chunk, unless it has no rows.
     """
     N, (F, K) = indptr.size - 1, p.shape
     sticks, m = nodes.shape
-    theta, rates = np.empty((K, CHUNK)), np.empty((F, CHUNK))
+    theta, rates, log_rates = np.empty((K, CHUNK)), np.empty((F, CHUNK)), np.empty((F, CHUNK))
     log_w, exponent = np.empty(CHUNK), np.empty(CHUNK)
     top, total = np.full(N, -math.inf), np.zeros(N)
     for first in range(0, m**sticks, CHUNK):
         fill_nodes(first, nodes, complements, log_weights, theta, log_w)
-        log_rates(p, theta, rates)
+        fill_rates(p, theta, rates, log_rates)
         for s in range(N):
-            exponent[:] = log_w
-            for i in range(indptr[s], indptr[s + 1]):
-                _mix(float(counts[i]), rates[indices[i]], exponent)
-            largest = _largest(exponent)
-            if largest > top[s]:
-                total[s] *= math.exp(top[s] - largest)
-                top[s] = largest
-            for j in range(CHUNK):
-                if exponent[j] > top[s] - _NEGLIGIBLE:
-                    total[s] += math.exp(exponent[j] - top[s])
-    return top + np.log(total)
+            lo, hi = indptr[s], indptr[s + 1]
+            fill_exponents(log_w, indices[lo:hi], counts[lo:hi], log_rates, exponent)
+            here = largest(exponent)
+            if tops.shape[0] > 0:
+                tops[first // CHUNK, s] = here
+            if here > top[s]:
+                total[s] *= math.exp(top[s] - here)
+                top[s] = here
+            if here > top[s] - NEGLIGIBLE:
+                for j in range(CHUNK):
+                    if exponent[j] > top[s] - NEGLIGIBLE:
+                        total[s] += math.exp(exponent[j] - top[s])
+    return top, total

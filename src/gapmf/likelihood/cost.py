@@ -86,12 +86,18 @@ def predict(rows: sp.csr_array, alpha: Array) -> Costs:
     with np.errstate(over="ignore"):  # inf is a fine cost
         memory = 8.0 * np.exp(log_compositions(total, max(K, 1)))
         grown = np.exp(log_compositions(total, K + 1))
-        nodes = nodes_per_stick(alpha, total)[0].astype(float) ** max(K - 1, 0)
+        quadrature = quadrature_cost(nodes_per_stick(alpha, total)[0], n_entries, K)
         enumerate_ = np.exp(log_terms) * (7.0 * K + 30.0)
         polynomial = grown * K + 100.0
-        quadrature = nodes * (6.0 * n_entries + 8.0) + 100.0
     polynomial = np.where(memory > MAX_MEMORY, np.inf, polynomial)
     return Costs(np.stack([enumerate_, polynomial, quadrature]), log_terms, memory)
+
+
+def quadrature_cost(nodes: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
+    """Operations to visit every node of K−1 sticks, with so many entries a sample."""
+    with np.errstate(over="ignore"):
+        visits: Array = nodes.astype(float) ** max(K - 1, 0)
+        return visits * (6.0 * n_entries + 8.0) + 100.0
 
 
 def refuse_if_too_costly(
@@ -127,6 +133,15 @@ def refuse_if_too_costly(
         f'the exact likelihood by "{method}" needs {reason} '
         f"(worst sample: {int(total[worst])} counts, {int(K[worst])} components); {advice}"
     )
+
+
+def refuse_work(what: str, operations: float, limit: float) -> None:
+    """Raise when something other than the likelihood would take more than the limit."""
+    if operations > limit:
+        raise TooCostlyError(
+            f"{what} would take {_power(operations)} operations (about a nanosecond each), over "
+            f"the limit of {_power(limit)}: use fewer components, or samples with fewer counts"
+        )
 
 
 def _power(number: float) -> str:

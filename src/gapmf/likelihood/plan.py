@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from gapmf.likelihood.cost import quadrature_cost
+from gapmf.likelihood.rule import Rule, nodes_per_stick, simplex_rule
+from gapmf.rows import Block, take_block
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -50,3 +55,42 @@ def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterato
             start, entries, operations = i, size[n], cost[n]
     if members.size:
         yield members[start:]
+
+
+class Work(NamedTuple):
+    """A block of samples with what its quadrature needs."""
+
+    members: Index
+    """The samples, by their row."""
+    columns: Index
+    """The columns of W that can have produced them."""
+    block: Block
+    rule: Rule
+
+
+def plan_quadrature(
+    rows: sp.csr_array, W: Array, alpha: Array, *, extra_degree: int = 0
+) -> tuple[list[Work], Array]:
+    """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
+
+    Returns them with the predicted operations of each sample, (N,). Samples without counts, and
+    those that no column can have produced, are in no block.
+    """
+    N = rows.shape[0]
+    total = np.asarray(rows.sum(axis=1)).astype(np.int64)
+    size = np.diff(rows.indptr)
+    cost = np.zeros(N)
+    works = []
+    for members, columns in by_columns(rows, W):
+        if columns.size == 0:
+            continue
+        shapes = alpha[columns]
+        degree = total[members] + extra_degree
+        rule = np.zeros(N, dtype=np.int64)
+        rule[members] = nodes_per_stick(shapes, degree)[0]
+        cost[members] = quadrature_cost(rule[members], size[members], columns.size)
+        for chosen in cut_blocks(members, rule, size, cost):
+            largest = int(total[chosen].max()) + extra_degree
+            block = take_block(rows, chosen)
+            works.append(Work(chosen, columns, block, simplex_rule(shapes, largest)))
+    return works, cost

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ def simplex_rule(alpha: Array, n: int) -> Rule:
     part to the integrand, as that many more counts: Beta(a, b) = u^i (1−u)^j Beta(a−i, b−j)
     up to a constant. (Without this, nodes crowd where the prior is and miss the likelihood.)
     """
+    if alpha.size == 1:  # no sticks: the single node θ = 1
+        return Rule(np.empty((0, 1)), np.empty((0, 1)), np.empty((0, 1)))
     sizes, dense = nodes_per_stick(alpha, np.array([n]))
     m, absorb = int(sizes[0]), bool(dense[0])
     sticks = []
@@ -71,7 +73,7 @@ def simplex_rule(alpha: Array, n: int) -> Rule:
     return Rule(*(np.stack(parts) for parts in zip(*sticks, strict=True)))
 
 
-def nodes_per_stick(alpha: Array, n: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def nodes_per_stick(alpha: Array, n: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For degrees n: how many nodes a stick, and whether they are the dense rule's.
 
     Past 32 the number is rounded up by at most a sixteenth, so that samples share rules.

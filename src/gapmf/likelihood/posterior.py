@@ -1,0 +1,179 @@
+"""Exact posterior moments of the activations and components, given the counts.
+
+Put h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent and
+s ~ Gamma(A + |v|, 1), so everything follows from posterior means of functions of θ, which are
+ratios of polynomials and come exactly from the likelihood's own quadrature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.errors import InvalidInputError
+from gapmf.kernels import polynomial
+from gapmf.kernels import posterior as kernel
+from gapmf.likelihood.cost import MAX_COST, MAX_MEMORY, predict, refuse_work
+from gapmf.likelihood.plan import Work, plan_quadrature
+from gapmf.model import GaP
+from gapmf.parallel import check_n_jobs, for_each
+from gapmf.rows import distinct_rows
+from gapmf.validation import check_counts
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PosteriorMoments:
+    """Exact moments of p(h_n, c_n | v_n), for every sample.
+
+    Attributes
+    ----------
+    h : array, (N, K)
+        E[h_kn | v_n].
+    h_second : array, (N, K, K)
+        E[h_kn h_ln | v_n].
+    L : array, (N, K)
+        E[L_kn | v_n].
+    counts : csr_array of int64, (N, F)
+        X in canonical form: the order of the rows of `c`.
+    c : array, (counts.nnz, K)
+        E[c_fkn | v_n] for every stored count v_fn.
+    """
+
+    h: Array
+    h_second: Array
+    L: Array
+    counts: sp.csr_array
+    c: Array
+
+    @property
+    def h_variance(self) -> Array:
+        """Var[h_kn | v_n], (N, K)."""
+        return np.asarray(np.einsum("nkk->nk", self.h_second) - self.h**2)
+
+
+def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> PosteriorMoments:
+    """Exact posterior moments of activations and components, for all samples at once.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    model : GaP
+    n_jobs : int, optional
+        Threads, in scikit-learn's meaning. The result does not depend on it.
+
+    Raises
+    ------
+    TooCostlyError
+        When K or the counts are too large for exact moments.
+
+    Examples
+    --------
+    >>> from gapmf import GaP, posterior_moments
+    >>> moments = posterior_moments([[4, 1], [0, 0]], GaP([[3.0, 0.5], [1.0, 2.0]]))
+    >>> moments.L.sum(axis=1).round(12)
+    array([5., 0.])
+    """
+    if not isinstance(model, GaP):
+        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
+    counts = check_counts(X, n_features=model.n_features)
+    check_n_jobs(n_jobs)
+    first, inverse = distinct_rows(counts)
+    rows = counts[first]
+    N, K = rows.shape[0], model.n_components
+    works, cost = plan_quadrature(rows, model.W, model.alpha, extra_degree=2)
+    refuse_work("exact posterior moments", 2.0 * cost.sum(), MAX_COST)
+    refuse_impossible(rows, model.W)
+
+    # A column that the sample does not meet keeps its prior, updated by having produced nothing.
+    rate = model.beta + model.column_norms
+    h = np.tile(model.alpha / rate, (N, 1))
+    second = h[:, :, None] * h[:, None, :]
+    np.einsum("nkk->nk", second)[:] += model.alpha / rate**2
+    c = np.zeros((rows.nnz, K))
+
+    def compute(work: Work) -> tuple[Array, Array, Array]:
+        block, columns = work.block, work.columns
+        p = model.event_probabilities[np.ix_(block.features, columns)]
+        theta, theta2, ratio = kernel.moments(
+            block.indptr, block.indices, block.counts, p, *work.rule
+        )
+        return theta, theta2, block.counts[:, None] * p[block.indices] * ratio
+
+    for work, (theta, theta2, c_block) in zip(works, for_each(compute, works, n_jobs), strict=True):
+        members, columns = work.members, work.columns
+        shape = (model.alpha[columns].sum() + np.asarray(rows[members].sum(axis=1)))[:, None]
+        mean = shape * theta / rate[columns]
+        cross = h[members]
+        cross[:, columns] = mean
+        both = cross[:, :, None] * cross[:, None, :]
+        np.einsum("nkk->nk", both)[:] += model.alpha / rate**2  # for the columns not met
+        place = np.ix_(np.arange(members.size), columns, columns)
+        scale = np.outer(rate[columns], rate[columns])
+        both[place] = (shape * (shape + 1))[:, :, None] * theta2 / scale
+        h[members], second[members] = cross, both
+        c[np.ix_(_entries(rows, members), columns)] = c_block
+    L = np.stack([np.add.reduceat(np.append(c[:, k], 0.0), rows.indptr[:-1]) for k in range(K)], 1)
+    L[np.diff(rows.indptr) == 0] = 0.0
+    back = _entries(rows, inverse)
+    return PosteriorMoments(h[inverse], second[inverse], L[inverse], counts, c[back])
+
+
+def law_of_sizes(x: Any, model: GaP) -> tuple[NDArray[np.int64], Array]:
+    """The exact law of L = (L_1 … L_K) given one sample: values (M, K) and probabilities (M,).
+
+    All ways to share |v| counts among the components that can have produced them.
+    """
+    counts = check_counts(
+        np.atleast_2d(x) if not sp.issparse(x) else x, n_features=model.n_features
+    )
+    if counts.shape[0] != 1:
+        raise InvalidInputError(f"one sample is expected, but {counts.shape[0]} came")
+    refuse_impossible(counts, model.W)
+    v, features = counts.data, counts.indices
+    columns = np.flatnonzero((model.W[features] > 0).any(axis=0))
+    n, K = int(v.sum()), columns.size
+    if K <= 1:
+        sizes = np.zeros((1, model.n_components), dtype=np.int64)
+        sizes[0, columns] = n
+        return sizes, np.ones(1)
+    costs = predict(counts, model.alpha[columns])
+    refuse_work("the law of L", float(costs.operations[1, 0]), MAX_COST)
+    if costs.memory[0] * (model.n_components + 1) > MAX_MEMORY:
+        refuse_work("the law of L", np.inf, MAX_COST)
+    p = model.event_probabilities[np.ix_(features, columns)]
+    rows = polynomial.rows_of_simplex(n, K)
+    tuples, _, start, _ = rows
+    law = np.zeros(start[-1])
+    polynomial.grow(law, polynomial.interleave(v), p, model.alpha[columns], n, *rows)
+    length = np.diff(start)
+    sizes = np.zeros((law.size, model.n_components), dtype=np.int64)
+    for d in range(K - 2):
+        sizes[:, columns[d]] = np.repeat(tuples[:, d], length)
+    sizes[:, columns[K - 2]] = np.arange(law.size) - np.repeat(start[:-1], length)
+    sizes[:, columns[K - 1]] = n - sizes.sum(axis=1)
+    return sizes, law / law.sum()
+
+
+def refuse_impossible(rows: sp.csr_array, W: Array) -> None:
+    """Raise when a count stands where every w_fk is 0: such a sample has no posterior."""
+    empty = np.all(W == 0, axis=1)
+    bad = np.asarray(empty)[rows.indices]
+    if bad.any():
+        f = int(rows.indices[bad.argmax()])
+        raise InvalidInputError(
+            f"feature {f} has counts, but row {f} of W is all zero: the sample is impossible "
+            "under the model and has no posterior"
+        )
+
+
+def _entries(rows: sp.csr_array, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the stored entries of the given rows, one row after the other."""
+    size = np.diff(rows.indptr)[members]
+    start = np.repeat(rows.indptr[members] - np.concatenate([[0], np.cumsum(size)[:-1]]), size)
+    return np.asarray(start + np.arange(size.sum()), dtype=np.int64)
