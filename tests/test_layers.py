@@ -19,6 +19,8 @@ LAYERS = [
     {"model"},
     {"kernels", "datasets", "m_steps"},
     {"likelihood"},
+    {"em"},
+    {"estimator"},
     {"cli"},
 ]
 KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "__future__", "gapmf.kernels"}

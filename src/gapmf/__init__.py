@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # The public names, by the module that holds them. Submodules stand for themselves.
 _EXPORTS = {
     "GaP": "gapmf.model",
+    "GammaPoissonMF": "gapmf.estimator",
     "NegativeMultinomial": "gapmf.distributions",
     "negative_binomial": "gapmf.distributions",
     "log_marginal_likelihood": "gapmf.likelihood.marginal",
@@ -26,6 +27,7 @@ _SUBMODULES = ("datasets", "errors")
 
 __all__ = [
     "GaP",
+    "GammaPoissonMF",
     "NegativeMultinomial",
     "__version__",
     "count_admissible",
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     import gapmf.datasets as datasets
     import gapmf.errors as errors
     from gapmf.distributions import NegativeMultinomial, negative_binomial
+    from gapmf.estimator import GammaPoissonMF
     from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost

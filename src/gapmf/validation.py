@@ -289,10 +289,18 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
     return int(value)
 
 
+def check_nonnegative(value: Any, name: str) -> float:
+    """A finite number that is 0 or more."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not np.isfinite(float(value)) or value < 0:
+        raise InvalidInputError(f"{name} must be a number, 0 or more, but is {value!r}")
+    return float(value)
+
+
 def check_option(value: Any, known: Iterable[str], name: str) -> str:
     """One of the known words."""
     known = tuple(known)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         words = ", ".join(repr(word) for word in known)
         raise InvalidInputError(f"unknown {name} {value!r}: known are {words}")
     return str(value)

@@ -1,0 +1,83 @@
+"""What a fit tells while it runs: one record an iteration, for callbacks and for the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.model import GaP
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Iteration:
+    """One iteration, as callbacks see it.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    seconds : float
+        Since the fit began, without the time spent in callbacks.
+    n_sweeps : int
+        Gibbs sweeps so far: 0 with exact moments.
+    log_likelihood : float
+        log p(X | W) after the iteration, or nan where it was not computed.
+    model : GaP
+        The parameters after the iteration, made when first looked at.
+    """
+
+    iteration: int
+    seconds: float
+    n_sweeps: int
+    log_likelihood: float
+    _parameters: tuple[Array, Array, Array] = field(repr=False)
+
+    @cached_property
+    def model(self) -> GaP:
+        """The parameters after the iteration."""
+        return GaP(*self._parameters)
+
+
+Callback = Callable[[Iteration], Any]
+
+
+class History:
+    """Collects the records of a fit and calls the callbacks; the clock stops meanwhile."""
+
+    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+        self._callbacks = tuple(callbacks)
+        self._begin = time.perf_counter()
+        self._rows: list[tuple[float, int, Array, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0) -> bool:
+        """Note an iteration; True when a callback asks to stop."""
+        now = time.perf_counter()
+        seconds = now - self._begin
+        self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
+        record = Iteration(
+            len(self._rows), seconds, n_sweeps, log_likelihood, (model.W, model.alpha, model.beta)
+        )
+        answers = [callback(record) for callback in self._callbacks]
+        self._begin += time.perf_counter() - now
+        return any(answer is True for answer in answers)
+
+    def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
+        """The history as arrays, one entry an iteration."""
+        seconds, sweeps, norms, values = zip(*self._rows, strict=True) if self._rows else ([],) * 4
+        return {
+            "seconds": np.array(seconds, dtype=float),
+            "n_sweeps": np.array(sweeps, dtype=np.int64),
+            "norms": np.array(norms, dtype=float).reshape(len(self._rows), n_components),
+            "log_likelihood": np.array(values, dtype=float),
+        }

@@ -1,0 +1,265 @@
+"""scikit-learn's face: `GammaPoissonMF`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from gapmf.em import start
+from gapmf.em.exact_moments import STEPS, Fit, fit_em
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.maximum import Certificate, certify, fit_maximum
+from gapmf.em.record import Callback, History
+from gapmf.errors import InvalidInputError
+from gapmf.model import GaP
+from gapmf.parallel import check_n_jobs
+from gapmf.validation import (
+    check_counts,
+    check_nonnegative,
+    check_option,
+    check_positive,
+    check_random_state,
+    check_whole,
+)
+
+ALGORITHMS = ("em-c", "em-ch", "exact")
+MAX_ITER = 1000  # for exact moments
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The estimator's parameters, checked."""
+
+    alpha: Array
+    beta: Array
+    max_iter: int
+    tol: float
+    n_init: int
+    prune_tol: float
+    components: Array | None
+
+
+def _is_symmetric(model: GaP) -> bool:
+    """Whether all columns of W have the same direction, to a part in a million."""
+    norms = model.column_norms
+    if model.n_components == 1 or not (norms > 0).all():
+        return False
+    directions = model.W / norms
+    return bool(np.ptp(directions, axis=1).max() < 1e-6)
+
+
+class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
+    """Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
+
+    counts X (N, F), samples × features: X is the paper's Vᵀ. x_nf ~ Poisson([W h_n]_f) with
+    h_nk ~ Gamma(α_k, β_k); W maximises log p(X | W) with the activations h integrated out.
+
+    Parameters
+    ----------
+    n_components : int
+        K, the number of columns of W.
+    algorithm : {"exact", "em-c", "em-ch"}
+        "exact" climbs to the maximum itself on the exact gradient; "em-c" and "em-ch" are the
+        paper's EM algorithms. All use exact moments, for small K: 3 at hundreds or thousands
+        of counts a sample, more when the counts are small.
+    alpha, beta : float or array-like, (K,)
+        Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
+        together changes nothing, so β only sets the scale of W.
+    max_iter : int, optional
+        Iterations at most; by default 1000.
+    tol : float
+        "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token.
+        "exact" always goes to the top.
+    init : {"mean", "random"} or array-like, (K, F)
+        "mean" is the paper's starting point, perturbed from `random_state` since it is a
+        saddle; "random" shares each feature's mean out at random; or components to start from.
+    n_init : int
+        Starts, of which the one with the highest likelihood is kept: the likelihood has
+        several maxima.
+    prune_tol : float
+        The share of the expected counts above which a component counts in `rank_`.
+    random_state : None, int, Generator or RandomState
+    n_jobs : int, optional
+        Threads. The result does not depend on it.
+    callbacks : sequence of callables, optional
+        Each is called after every iteration with one record (`iteration`, `seconds`,
+        `n_sweeps`, `log_likelihood`, `model`); returning True stops the fit.
+
+    Attributes
+    ----------
+    components_ : array, (K, F)
+        Wᵀ.
+    model_ : GaP
+    alpha_ : array, (K,)
+    log_likelihood_ : float
+        log p(X | W), exactly.
+    rank_ : int
+        The number of components whose share of the expected counts exceeds `prune_tol`.
+    n_iter_, converged_ : int, bool
+    history_ : dict of arrays, an entry an iteration
+        "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood".
+    certificate_ : Certificate
+        How near W is to a maximum: the projected gradient, the stationarity identity, and the
+        score test r_f, which says whether one more component would help.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from gapmf import GammaPoissonMF
+    >>> from gapmf.datasets import paper_synthetic
+    >>> X, truth = paper_synthetic(scale=100, random_state=0)
+    >>> est = GammaPoissonMF(n_components=2, random_state=0).fit(X)
+    >>> est.components_.shape, est.rank_, est.converged_
+    ((2, 4), 2, True)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        algorithm: str = "exact",
+        alpha: ArrayLike = 1.0,
+        beta: ArrayLike = 1.0,
+        max_iter: int | None = None,
+        tol: float = 1e-5,
+        init: str | ArrayLike = "mean",
+        n_init: int = 1,
+        prune_tol: float = 1e-3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.algorithm = algorithm
+        self.alpha = alpha
+        self.beta = beta
+        self.max_iter = max_iter
+        self.tol = tol
+        self.init = init
+        self.n_init = n_init
+        self.prune_tol = prune_tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None) -> GammaPoissonMF:
+        """Fit W to counts X, samples × features.
+
+        Parameters
+        ----------
+        X : counts, (N, F)
+            NumPy array, SciPy sparse, pandas or polars frame.
+        y : ignored
+        """
+        counts = check_counts(X)
+        settings = self._check(counts)
+        rng = check_random_state(self.random_state)
+        expect = ExactExpectation(counts, self.n_jobs)
+        best: tuple[Fit, History] | None = None
+        for _ in range(settings.n_init):
+            history = History(self.callbacks or ())
+            model = GaP(self._start(expect, settings, rng), settings.alpha, settings.beta)
+            fit = self._climb(expect, model, settings, history)
+            if best is None or fit.expectation.log_likelihood > best[0].expectation.log_likelihood:
+                best = fit, history
+        assert best is not None
+        self._keep(expect, *best)
+        return self
+
+    def _check(self, counts: sp.csr_array) -> _Settings:
+        """Everything that the constructor stored untouched, checked and in its final form."""
+        K = check_whole(self.n_components, "n_components")
+        check_option(self.algorithm, ALGORITHMS, "algorithm")
+        check_n_jobs(self.n_jobs)
+        max_iter = MAX_ITER if self.max_iter is None else check_whole(self.max_iter, "max_iter")
+        callbacks = self.callbacks or ()
+        if not all(callable(callback) for callback in callbacks):
+            raise InvalidInputError("callbacks must be callables, each taking one record")
+        return _Settings(
+            alpha=check_positive(self.alpha, K, "alpha"),
+            beta=check_positive(self.beta, K, "beta"),
+            max_iter=max_iter,
+            tol=check_nonnegative(self.tol, "tol"),
+            n_init=check_whole(self.n_init, "n_init"),
+            prune_tol=check_nonnegative(self.prune_tol, "prune_tol"),
+            components=self._check_init(K, counts),
+        )
+
+    def _check_init(self, K: int, counts: sp.csr_array) -> Array | None:
+        """The components to start from, where `init` is an array."""
+        if isinstance(self.init, str):
+            check_option(self.init, ("mean", "random"), "init")
+            return None
+        components = GaP(np.transpose(np.asarray(self.init))).W.T
+        if components.shape != (K, counts.shape[1]):
+            raise InvalidInputError(
+                f"init must have shape {(K, counts.shape[1])}, components × features, "
+                f"but has shape {components.shape}"
+            )
+        unmet = np.flatnonzero((components.sum(axis=0) == 0) & (np.asarray(counts.sum(axis=0)) > 0))
+        if unmet.size:
+            raise InvalidInputError(
+                f"feature {unmet[0]} has counts, but every component of init is 0 there: "
+                "EM cannot leave zero, so start from something positive"
+            )
+        return components
+
+    def _start(
+        self, expect: ExactExpectation, settings: _Settings, rng: np.random.Generator
+    ) -> Array:
+        if settings.components is not None:
+            return settings.components.T
+        begin = start.perturbed_mean_start if self.init == "mean" else start.random_start
+        return begin(expect.mean_counts, settings.alpha, settings.beta, rng)
+
+    def _climb(
+        self, expect: ExactExpectation, model: GaP, settings: _Settings, history: History
+    ) -> Fit:
+        if self.algorithm == "exact":
+            return fit_maximum(expect, model, max_iter=settings.max_iter, history=history)
+        return fit_em(
+            expect,
+            model,
+            STEPS[self.algorithm],
+            max_iter=settings.max_iter,
+            tol=settings.tol,
+            history=history,
+        )
+
+    def _keep(self, expect: ExactExpectation, fit: Fit, history: History) -> None:
+        model = fit.model
+        self.model_ = model
+        self.components_ = model.W.T.copy()
+        self.alpha_ = model.alpha.copy()
+        self.log_likelihood_ = fit.expectation.log_likelihood
+        self.rank_ = int((model.shares > self.prune_tol).sum())
+        self.n_iter_ = len(history)
+        self.converged_ = fit.converged
+        self.history_ = history.arrays(model.n_components)
+        self.certificate_: Certificate = certify(expect, model)
+        self.n_features_in_ = model.n_features
+        if not fit.converged:
+            warnings.warn(
+                f"{self.algorithm} stopped after {self.n_iter_} iterations before it converged: "
+                "raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if _is_symmetric(model):
+            warnings.warn(
+                "all components are the same up to scale: either one component explains the "
+                "counts, or the fit did not leave its symmetric starting point; try another "
+                "random_state, init='random', or n_init > 1",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
