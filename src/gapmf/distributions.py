@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import gammaln, xlogy
 
 from gapmf.errors import InvalidInputError
-from gapmf.validation import check_random_state
+from gapmf.validation import as_float, check_positive, check_random_state, check_whole
 
 # Stirling: log Γ(x) = (x−½) log x − x + ½ log 2π + Σ_i c_i x^(1−2i); from 10 on, to 1e-14.
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
@@ -26,11 +26,21 @@ def log_rising(a: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(np.where(a < 10.0, gammaln(a + n) - gammaln(a), value))
 
 
-def negative_binomial(alpha: ArrayLike, p: ArrayLike) -> Any:
+def log_one_plus(S: ArrayLike, beta: ArrayLike) -> NDArray[np.float64]:
+    """log(1 + S/β) for S ≥ 0 and β > 0, whatever their sizes."""
+    S, beta = np.asarray(S, dtype=float), np.asarray(beta, dtype=float)
+    small = np.log1p(np.minimum(S, beta) / beta)
+    return np.asarray(np.where(beta >= S, small, np.log(S + beta) - np.log(beta)))
+
+
+def negative_binomial(
+    alpha: ArrayLike, p: ArrayLike | None = None, *, p0: ArrayLike | None = None
+) -> Any:
     """NB(α, p) of Eq. 12, as a frozen `scipy.stats.nbinom`.
 
     P(X = c) = Γ(α+c) / (Γ(α) c!) (1−p)^α p^c, with mean αp/(1−p). SciPy calls 1−p what the
-    paper calls p; this function is the only place that has to know.
+    paper calls p; this function is the only place that has to know. Where p is next to 1, give
+    p0 = 1 − p instead, which then keeps its digits.
 
     Examples
     --------
@@ -38,12 +48,18 @@ def negative_binomial(alpha: ArrayLike, p: ArrayLike) -> Any:
     >>> float(negative_binomial(2.0, 0.75).mean())
     6.0
     """
-    a, q = np.asarray(alpha, dtype=float), np.asarray(p, dtype=float)
+    if (p is None) == (p0 is None):
+        raise InvalidInputError("give either p or p0 = 1 - p")
+    a = as_float(alpha, "alpha", "a number or numbers")
     if not (np.isfinite(a) & (a > 0)).all():
         raise InvalidInputError(f"alpha is {alpha!r}: it must be finite and greater than 0")
-    if not ((q >= 0) & (q < 1)).all():
-        raise InvalidInputError(f"p is {p!r}: it must be at least 0 and less than 1")
-    return stats.nbinom(a, 1.0 - q)
+    if p0 is None:
+        q = 1.0 - as_float(p, "p", "a number or numbers")  # type: ignore[arg-type]
+    else:
+        q = as_float(p0, "p0", "a number or numbers")
+    if not ((q > 0) & (q <= 1)).all():
+        raise InvalidInputError(f"p is {p!r} (p0 is {p0!r}): p must be in [0, 1), p0 in (0, 1]")
+    return stats.nbinom(a, q)
 
 
 class NegativeMultinomial:
@@ -70,13 +86,19 @@ class NegativeMultinomial:
     """
 
     def __init__(self, alpha: float, p: ArrayLike) -> None:
-        p = np.array(p, dtype=float)
+        p = as_float(p, "p", "the event probabilities, one a feature")
         if p.ndim != 1 or p.size == 0:
             raise InvalidInputError(f"p must be 1-D and not empty, but has shape {p.shape}")
-        if not ((p >= 0) & (p <= 1)).all():
-            f = int((~((p >= 0) & (p <= 1))).argmax())
+        inside = (p >= 0) & (p <= 1)
+        if not inside.all():
+            f = int(inside.argmin())
             raise InvalidInputError(f"p[{f}] is {p[f]}: event probabilities lie in [0, 1]")
-        self._set(alpha, p, 1.0 - float(p.sum()))
+        if p.sum() >= 1:
+            raise InvalidInputError(
+                f"p sums to {p.sum()}: the sum must stay below 1, since p0 = 1 - sum(p) = 0 "
+                "leaves no distribution"
+            )
+        self._set(alpha, p, 1.0 - float(p.sum()), float(np.log1p(-p.sum())))
 
     @classmethod
     def from_rates(cls, alpha: float, beta: float, w: ArrayLike) -> NegativeMultinomial:
@@ -84,33 +106,28 @@ class NegativeMultinomial:
 
         p₀ = β/(Σw + β) is computed without the subtraction that would lose it when Σw ≫ β.
         """
-        w = np.array(w, dtype=float)
+        w = as_float(w, "w", "the rates, one a feature")
         if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all():
             raise InvalidInputError("w must be 1-D, not empty, finite and 0 or more")
-        if not (np.isfinite(beta) and beta > 0):
-            raise InvalidInputError(f"beta is {beta}: it must be finite and greater than 0")
-        total = float(w.sum()) + float(beta)
+        b = float(check_positive(beta, 1, "beta")[0])
+        S = float(w.sum())
         self = cls.__new__(cls)
-        self._set(alpha, w / total, float(beta) / total)
+        self._set(alpha, w / (S + b), b / (S + b), -float(log_one_plus(S, b)))
         return self
 
-    def _set(self, alpha: float, p: NDArray[np.float64], p0: float) -> None:
-        if not (np.ndim(alpha) == 0 and np.isfinite(alpha) and alpha > 0):
-            raise InvalidInputError(f"alpha is {alpha}: it must be one finite number above 0")
-        if not p0 > 0:
-            raise InvalidInputError(
-                f"p sums to {1.0 - p0}: the sum must stay below 1, since p0 = 1 - sum(p) = 0 "
-                "leaves no distribution"
-            )
+    def _set(self, alpha: float, p: NDArray[np.float64], p0: float, log_p0: float) -> None:
+        if np.ndim(alpha) != 0:
+            raise InvalidInputError(f"alpha must be one number, but is {alpha!r}")
         p.setflags(write=False)
-        self.alpha, self.p, self.p0 = float(alpha), p, p0
+        self.alpha, self.p = float(check_positive(alpha, 1, "alpha")[0]), p
+        self.p0, self._log_p0 = p0, log_p0
 
     def __repr__(self) -> str:
         return f"NegativeMultinomial(alpha={self.alpha:g}, p={np.array2string(self.p)})"
 
     def logpmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
         """log P(X = x) of Eq. 15; x is (..., F), −inf where x is not a vector of counts."""
-        x = np.asarray(x, dtype=float)
+        x = as_float(x, "x", "counts, a vector or several")
         if x.ndim == 0 or x.shape[-1] != self.p.size:
             raise InvalidInputError(
                 f"x must have {self.p.size} entries in its last dimension, but has shape {x.shape}"
@@ -120,7 +137,7 @@ class NegativeMultinomial:
         value = (
             log_rising(self.alpha, x.sum(axis=-1))
             + (xlogy(x, self.p) - gammaln(x + 1)).sum(axis=-1)
-            + self.alpha * np.log(self.p0)
+            + self.alpha * self._log_p0
         )
         return np.where(counts, value, -np.inf)[()]
 
@@ -145,13 +162,15 @@ class NegativeMultinomial:
         which needs neither the Gamma of Proposition 1 nor the multinomial of Proposition 2.
         """
         rng = check_random_state(random_state)
-        shape = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+        sizes = size if isinstance(size, tuple) else (size,)
+        shape = tuple(check_whole(n, "size", least=0) for n in sizes)
         x = np.zeros((*shape, self.p.size), dtype=np.int64)
         total = np.zeros(shape)
-        rest = self.p0
+        before = self.p0
         for f, p in enumerate(self.p):
-            rest += p
             if p > 0:
-                x[..., f] = rng.negative_binomial(self.alpha + total, (rest - p) / rest, shape)
+                q = before / (before + p)
+                x[..., f] = rng.negative_binomial(self.alpha + total, q, shape)
                 total += x[..., f]
+            before += p
         return x

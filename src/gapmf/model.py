@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
 
@@ -16,6 +17,7 @@ from gapmf.validation import (
     check_positive,
     check_random_state,
     check_whole,
+    frozen,
 )
 
 FORMS = ("gamma-poisson", "negative-multinomial", "multinomial")
@@ -62,8 +64,6 @@ class GaP:
     (2, 2)
     """
 
-    __slots__ = ("W", "__dict__", "alpha", "beta")
-
     W: Array
     alpha: Array
     beta: Array
@@ -74,6 +74,10 @@ class GaP:
         set_once(self, "W", W)
         set_once(self, "alpha", check_positive(alpha, W.shape[1], "alpha"))
         set_once(self, "beta", check_positive(beta, W.shape[1], "beta"))
+        with np.errstate(over="ignore"):
+            bounded = np.isfinite(W.sum(axis=0) + self.beta).all()
+        if not bounded:
+            raise InvalidInputError("a column of W sums to infinity: scale W and beta down")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a GaP model is frozen: make a new one to change {name!r}")
@@ -108,12 +112,12 @@ class GaP:
     @cached_property
     def column_norms(self) -> Array:
         """||w_k||₁, (K,): S_k for short."""
-        return _readonly(self.W.sum(axis=0))
+        return frozen(self.W.sum(axis=0))
 
     @cached_property
     def event_probabilities(self) -> Array:
         """p_fk = w_fk / (||w_k||₁ + β_k), (F, K): Eq. 30."""
-        return _readonly(self.W / (self.column_norms + self.beta))
+        return frozen(self.W / (self.column_norms + self.beta))
 
     def expected_counts(self) -> Array:
         """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eq. 21."""
@@ -125,9 +129,12 @@ class GaP:
 
         They sum to one; a model that expects no counts at all has zero shares.
         """
-        expected = self.column_norms * self.alpha / self.beta
-        total = expected.sum()
-        return _readonly(expected / total if total > 0 else expected)
+        with np.errstate(divide="ignore"):
+            log_part = np.log(self.column_norms) + np.log(self.alpha) - np.log(self.beta)
+        if log_part.max() == -np.inf:
+            return frozen(np.zeros(self.n_components))
+        part = np.exp(log_part - log_part.max())
+        return frozen(part / part.sum())
 
     def penalty(self) -> float:
         """Σ_k α_k log(||w_k||₁ + β_k), the self-regularisation term: Eq. 34."""
@@ -146,9 +153,11 @@ class GaP:
 
     def component(self, k: int) -> NegativeMultinomial:
         """The law of the k-th component c_kn: a negative multinomial, Eq. 18."""
-        if not -self.n_components <= k < self.n_components:
+        index: Any = k
+        whole = isinstance(index, numbers.Integral) and not isinstance(index, bool)
+        if not whole or not -self.n_components <= index < self.n_components:
             raise InvalidInputError(
-                f"component {k} does not exist: there are {self.n_components}, counted from 0"
+                f"component {k!r} does not exist: there are {self.n_components}, counted from 0"
             )
         return NegativeMultinomial.from_rates(self.alpha[k], self.beta[k], self.W[:, k])
 
@@ -200,6 +209,17 @@ class GaP:
         n_samples = check_whole(n_samples, "n_samples")
         form = check_option(form, FORMS, "form")
         rng = check_random_state(random_state)
+        try:
+            return self._draw(n_samples, form, rng, return_latent)
+        except ValueError as error:  # NumPy: "lam value too large" and the like
+            raise InvalidInputError(
+                f"the model's counts are too large for 64-bit integers ({error}): "
+                "scale W down, or beta up"
+            ) from None
+
+    def _draw(
+        self, n_samples: int, form: str, rng: np.random.Generator, return_latent: bool
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], Latent]:
         if form == "gamma-poisson":
             H, X = _draw_definition(self, n_samples, rng)
             if not return_latent:
@@ -221,6 +241,12 @@ class GaP:
         L = C.sum(axis=2)
         H = rng.gamma(self.alpha + L, 1.0 / (self.beta + self.column_norms))
         return X, Latent(H, L, C)
+
+
+def check_model(model: Any) -> None:
+    """Raise unless this is a GaP."""
+    if not isinstance(model, GaP):
+        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
 
 
 def _draw_definition(
@@ -256,10 +282,5 @@ def _draw_theorem_2(
     S, beta = model.column_norms[k], model.beta[k]
     if S == 0:
         return np.zeros((n_samples, model.n_features), dtype=np.int64)
-    L = negative_binomial(model.alpha[k], S / (S + beta)).rvs(n_samples, random_state=rng)
+    L = negative_binomial(model.alpha[k], p0=beta / (S + beta)).rvs(n_samples, random_state=rng)
     return rng.multinomial(L, model.W[:, k] / S)
-
-
-def _readonly(array: Array) -> Array:
-    array.setflags(write=False)
-    return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -15,11 +16,12 @@ Result = TypeVar("Result")
 
 def check_n_jobs(n_jobs: Any) -> int:
     """The number of threads that n_jobs asks for, in scikit-learn's meaning."""
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int)):
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not whole:
         raise InvalidInputError(f"n_jobs must be None or a whole number, but is {n_jobs!r}")
     if n_jobs == 0:
         raise InvalidInputError("n_jobs is 0: use None or 1 for one thread, -1 for all cores")
-    return int(joblib.effective_n_jobs(n_jobs))
+    return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
 
 
 def for_each(

@@ -29,10 +29,11 @@ def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
     return np.array(first, dtype=np.int64), inverse
 
 
-def sum_entries(X: sp.csr_array, entries: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_entries(indptr: Index, entries: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over each row of a number given for each stored entry, (N,)."""
-    per_entry = sp.csr_array((entries, X.indices, X.indptr), shape=X.shape)
-    return np.asarray(per_entry.sum(axis=1))
+    N = indptr.size - 1
+    row = np.repeat(np.arange(N), np.diff(indptr))
+    return np.asarray(np.bincount(row, weights=entries, minlength=N), dtype=np.float64)
 
 
 class Block(NamedTuple):

@@ -51,11 +51,15 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
         Sorted indices, no duplicates, no stored zeros. It may share memory with X and is
         to be read only.
     """
-    values, labels = _unframe(X, name)
-    if sp.issparse(values):
-        counts = _from_sparse(values, labels, name)
+    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if kind == "LazyFrame":
+        raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
+    if package in ("pandas", "polars") and kind == "DataFrame":
+        counts = _from_frame(X, package, name)
+    elif sp.issparse(X):
+        counts = _from_sparse(X, None, name)
     else:
-        counts = _from_dense(_as_array(values, name), labels, name)
+        counts = _from_dense(_as_array(X, name), name)
     if n_features is not None and counts.shape[1] != n_features:
         raise InvalidInputError(
             f"{name} has {counts.shape[1]} features (columns), but the model has {n_features}: "
@@ -76,29 +80,59 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
     return counts
 
 
-def _unframe(X: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
-    """Take a pandas or polars frame apart: its values and its column names."""
-    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
-    if package == "pandas" and kind == "DataFrame":
-        if X.shape[1] and all(hasattr(dtype, "fill_value") for dtype in X.dtypes):
-            fills = [dtype.fill_value for dtype in X.dtypes]
-            if all(fill == 0 for fill in fills):
-                return X.sparse.to_coo(), X.columns
-        return X.to_numpy(), X.columns
-    if package == "polars" and kind == "DataFrame":
-        return X.to_numpy(), X.columns
-    if package == "polars" and kind == "LazyFrame":
-        raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
-    return X, None
+def _from_frame(frame: Any, package: str, name: str) -> sp.csr_array:
+    """Counts from a pandas or polars frame, column by column: each keeps its own type."""
+    _check_shape(frame.shape, name)
+    labels = list(frame.columns)
+    if package == "pandas" and all(_plainly_sparse(dtype) for dtype in frame.dtypes):
+        return _from_sparse(frame.sparse.to_coo(), labels, name)
+    columns, rows, bad = [], [], []
+    for f in range(len(labels)):
+        column = frame.iloc[:, f] if package == "pandas" else frame.to_series(f)
+        values = _column_values(column, package)
+        at = _first_bad(values)
+        if at is not None:
+            bad.append((at, f, values[at]))
+            continue
+        rows.append(np.flatnonzero(values))
+        columns.append(values[rows[-1]].astype(np.int64))
+    if bad:
+        row, f, value = min(bad, key=lambda place: place[:2])
+        _refuse(value, row, f, labels, name)
+    indptr = np.concatenate([[0], np.cumsum([part.size for part in rows])])
+    by_column = (np.concatenate(columns), np.concatenate(rows), indptr)
+    return sp.csr_array(sp.csc_array(by_column, shape=frame.shape))
+
+
+def _plainly_sparse(dtype: Any) -> bool:
+    """Whether a pandas dtype is sparse, numeric and filled with zeros."""
+    fill = getattr(dtype, "fill_value", None)
+    return fill is not None and fill == 0 and np.dtype(dtype.subtype).kind in "uif"
+
+
+def _column_values(column: Any, package: str) -> NDArray[Any]:
+    """A column of a frame as a NumPy array: numbers, or objects where there is something else."""
+    if package == "polars":
+        numbers_ = column.dtype.is_integer() or column.dtype.is_float()
+        plain = numbers_ and str(column.dtype) not in ("Int128", "UInt128")
+        if (plain or str(column.dtype) == "Boolean") and column.null_count() == 0:
+            return np.asarray(column.to_numpy())
+        return np.array([*column.to_list(), None], dtype=object)[:-1]
+    plain_dtype = getattr(column.dtype, "numpy_dtype", None)  # of a nullable column
+    if plain_dtype is not None and not column.isna().any():
+        return np.asarray(column.to_numpy(dtype=plain_dtype))
+    return np.asarray(column.to_numpy())
 
 
 def _as_array(values: Any, name: str) -> NDArray[Any]:
-    if np.ma.isMaskedArray(values):
-        if np.ma.is_masked(values):
-            raise InvalidInputError(f"{name} has masked entries: fill or drop them first")
-        values = values.data
+    if np.ma.is_masked(values):
+        row, column = (int(i[0]) for i in np.nonzero(np.atleast_2d(np.ma.getmaskarray(values))))
+        raise InvalidInputError(f"{name}[{row}, {column}] is masked: {_ADVICE['missing']}")
     try:
         array = np.asarray(values)
+        if array.dtype.kind in "UScM" and not isinstance(values, np.ndarray):
+            # NumPy has turned all cells of a list into the type of the worst one.
+            array = np.array(values, dtype=object)
     except ValueError:  # numpy says "inhomogeneous shape"
         raise InvalidInputError(
             f"{name} is ragged: every row (sample) must have the same number of features"
@@ -125,38 +159,35 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
-    """Canonical counts from any SciPy format; the caller's matrix is left as it was."""
+    """Canonical counts from any SciPy format; the caller's matrix is left as it was.
+
+    The stored entries are checked in their own type, before duplicates are added: two uint8
+    entries of 200 make 400, and two halves are two bad cells.
+    """
     _check_shape(matrix.shape, name)
     if matrix.dtype.kind not in "buif":
         raise InvalidInputError(
             f"{name} is a sparse matrix of dtype {matrix.dtype}: {_EXPECTED}; "
             f"{_ADVICE['not a number']}"
         )
-    # Widened before duplicates are added: two uint8 entries of 200 make 400.
-    wide = np.dtype(np.float64 if matrix.dtype.kind == "f" else np.int64)
-    if matrix.dtype == np.uint64:
-        wide = np.dtype(np.uint64)
-    csr = sp.csr_array(matrix.astype(wide, copy=False))
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
-    at = _first_bad(csr.data)
-    if at is not None:
-        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        _refuse(csr.data[at], row, int(csr.indices[at]), labels, name)
-    data = csr.data.astype(np.int64, copy=False)
-    counts = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
-    if not data.all():
+    if matrix.format not in ("csr", "csc"):
+        matrix = matrix.tocoo()
+    if _first_bad(matrix.data) is not None:
+        cells = matrix.tocoo()
+        bad = np.flatnonzero(~_is_count(cells.data))
+        at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
+        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
+    counts = sp.csr_array(matrix.astype(np.int64, copy=False))
+    if not counts.has_canonical_format:
+        counts = counts.copy()
+        counts.sum_duplicates()
+    if not counts.data.all():
         counts = counts.copy()
         counts.eliminate_zeros()
     return counts
 
 
-def _from_dense(array: NDArray[Any], labels: Sequence[Any] | None, name: str) -> sp.csr_array:
-    if array.dtype.kind == "O":
-        array = _from_objects(array, labels, name)
-    elif array.dtype.kind in "USTcmMV":
-        _refuse(array[0, 0], 0, 0, labels, name)
+def _from_dense(array: NDArray[Any], name: str) -> sp.csr_array:
     n_rows = max(1, _BLOCK_CELLS // array.shape[1])
     blocks = []
     for start in range(0, array.shape[0], n_rows):
@@ -164,46 +195,45 @@ def _from_dense(array: NDArray[Any], labels: Sequence[Any] | None, name: str) ->
         at = _first_bad(block.reshape(-1))
         if at is not None:
             row, column = divmod(at, array.shape[1])
-            _refuse(block[row, column], start + row, column, labels, name)
+            _refuse(block[row, column], start + row, column, None, name)
         blocks.append(sp.csr_array(block.astype(np.int64, copy=False)))
     return blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks, format="csr"))
 
 
-def _from_objects(
-    array: NDArray[Any], labels: Sequence[Any] | None, name: str
-) -> NDArray[np.int64]:
-    """Counts from a table of Python objects (ints, floats, Decimals, NumPy scalars...)."""
-    counts = np.empty(array.shape, dtype=np.int64)
-    for (row, column), value in np.ndenumerate(array):
-        if _fault(value) is not None:
-            _refuse(value, row, column, labels, name)
-        counts[row, column] = int(value)
-    return counts
-
-
 def _first_bad(values: NDArray[Any]) -> int | None:
-    """The position of the first value that is not a count; `values` is numeric."""
-    if values.dtype.kind == "b":
-        return None
+    """The position of the first value that is not a count."""
+    good = _is_count(values)
+    return None if good.all() else int(good.argmin())
+
+
+def _is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of these are whole numbers from 0 to 2**53."""
+    kind = values.dtype.kind
+    if kind == "b":
+        return np.ones(values.shape, dtype=bool)
+    if kind == "O":
+        return np.array([_fault(value) is None for value in values], dtype=bool)
+    if kind not in "uif":
+        return np.zeros(values.shape, dtype=bool)
     if values.dtype == np.float16:
         values = values.astype(np.float32)  # where the limit is finite
     with np.errstate(invalid="ignore"):  # NaN compares false: that is what is wanted
         good = (values >= 0) & (values <= LARGEST_COUNT)
-        if values.dtype.kind == "f":
+        if kind == "f":
             good &= values == np.floor(values)
-    return None if good.all() else int(good.argmin())
+    return np.asarray(good)
 
 
 def _fault(value: Any) -> str | None:
     """What keeps `value` from being a count, as a key of the table of advice."""
     if isinstance(value, (str, bytes)):
         return "text"
-    if value is None or str(value) in ("<NA>", "NaT"):
-        return "missing"
     if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
-        return "not a number"
+        missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+        return "missing" if missing else "not a number"
     number: Any = value
-    if number != number:  # noqa: PLR0124 - NaN of whatever type
+    is_nan = number.is_nan() if isinstance(number, Decimal) else number != number  # noqa: PLR0124
+    if is_nan:
         return "missing"
     if number in (float("inf"), float("-inf")):
         return "infinite"
@@ -215,17 +245,18 @@ def _fault(value: Any) -> str | None:
 
 
 def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
-    shown = value.item() if isinstance(value, np.generic) else value
-    fault = _fault(shown) or "not a number"
+    is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
+    fault = _fault(value) or "not a number"
+    shown = _short(value.item() if is_number else value)
     label = "" if labels is None else f" (column {labels[column]!r})"
     raise InvalidInputError(
-        f"{name}[{row}, {column}]{label} is {shown!r} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
+        f"{name}[{row}, {column}]{label} is {shown} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
     )
 
 
 def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
     """A private, read-only float64 copy of W (F, K): finite, non-negative, not empty."""
-    array = _as_float(W, "W", "a matrix of numbers, features × components")
+    array = as_float(W, "W", "a matrix of numbers, features × components")
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
             f"W must be 2-D, features × components (F, K), with at least one of each, "
@@ -237,16 +268,12 @@ def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
         raise InvalidInputError(
             f"W[{f}, {k}] is {array[f, k]}: the entries of W must be finite and 0 or more"
         )
-    with np.errstate(over="ignore"):
-        norms = array.sum(axis=0)
-    if not np.isfinite(norms).all():
-        raise InvalidInputError("a column of W sums to infinity: scale W (and beta) down")
-    return _frozen(array)
+    return frozen(array)
 
 
 def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np.float64]:
     """A read-only (K,) float64 copy of alpha or beta: a scalar or K numbers, finite, > 0."""
-    array = _as_float(value, name, f"a number, or {n_components} numbers, one a component")
+    array = as_float(value, name, f"a number, or {n_components} numbers, one a component")
     if array.ndim > 1:
         raise InvalidInputError(
             f"{name} must be a number or 1-D of length {n_components}, but has shape {array.shape}"
@@ -261,12 +288,14 @@ def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np
         place = f"{name}[{int(bad.argmax())}]" if array.ndim else name
         shown = float(array.flat[int(bad.argmax())])
         raise InvalidInputError(f"{place} is {shown}: it must be finite and greater than 0")
-    return _frozen(np.broadcast_to(array, (n_components,)))
+    if array.min() < 1e-100 or array.max() > 1e100:
+        raise InvalidInputError(f"{name} must lie between 1e-100 and 1e100, but is {value!r}")
+    return frozen(np.broadcast_to(array, (n_components,)))
 
 
 def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArray[np.float64]:
     """H (N, K) as float64: finite and non-negative, a row a sample."""
-    array = _as_float(H, "H", "a matrix of numbers, samples × components")
+    array = as_float(H, "H", "a matrix of numbers, samples × components")
     if array.shape != (n_samples, n_components):
         raise InvalidInputError(
             f"H must have shape {(n_samples, n_components)}, samples × components (N, K), "
@@ -322,25 +351,32 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(None if random_state is None else int(random_state))
 
 
-def _as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
+def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
+    """A float64 copy of numbers; text, masks, None and whatever else is not a number is refused."""
     try:
         array = np.asarray(value)
-        holds_none = array.dtype.kind == "O" and any(x is None for x in array.flat)
-        if array.dtype.kind not in "buifO" or holds_none:
+        objects = array.dtype.kind == "O"
+        if objects and not all(isinstance(x, (numbers.Real, Decimal)) for x in array.flat):
+            raise TypeError
+        if np.ma.is_masked(value) or array.dtype.kind not in "buifO":
             raise TypeError
         return array.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
             f"{name} must be {expected}, but is {type(value).__name__}: {_short(value)}"
         ) from None
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        text = "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
+def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A read-only copy."""
     array = np.array(array, dtype=np.float64, order="C")
     array.setflags(write=False)
     return array

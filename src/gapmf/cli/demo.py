@@ -43,7 +43,7 @@ def run(seed: int, console: Console | None = None) -> None:
         table.add_row(*_measure("V₂, 100 times larger", second, truth_2, method))
     console.print(table)
 
-    split = split_marginal_cost(log_marginal_likelihood(second, truth_2), truth_2)
+    split = split_marginal_cost(second, truth_2)
     console.print(
         f'"enumerate" is the paper\'s sum: {_terms(first, 2)} terms for V₁, but '
         f"{_terms(second, 2)} for V₂, and\n{_terms(second, 3)} with the third component that "

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from gapmf.distributions import log_rising
 from gapmf.kernels import posterior
 from gapmf.likelihood.cost import refuse_work
+from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.marginal import log_normaliser
 from gapmf.likelihood.plan import Work, plan_quadrature
 from gapmf.likelihood.posterior import refuse_impossible
@@ -62,7 +63,7 @@ class ExactExpectation:
         self.mean_counts: Array = np.asarray(X.sum(axis=0)) / X.shape[0]
         self.n_jobs = n_jobs
         self._total = np.asarray(self.rows.sum(axis=1)).astype(float)
-        factorials = sum_entries(self.rows, gammaln(self.rows.data + 1.0))
+        factorials = sum_entries(self.rows.indptr, gammaln(self.rows.data + 1.0))
         self._log_factorials = float(self.times @ factorials)
         self._plan: tuple[bytes, list[Work]] = (b"", [])
 
@@ -74,8 +75,7 @@ class ExactExpectation:
         log_likelihood = -self.n_samples * log_normaliser(model) - self._log_factorials
         for work, (value, part) in zip(works, self._sums(works, model), strict=True):
             log_likelihood += value
-            ratio[np.ix_(work.block.features, work.columns)] += part
-        ratio /= rate
+            ratio[np.ix_(work.block.features, work.columns)] += part / rate[work.columns]
         c_sum = model.W * ratio
         h_sum = (self.n_samples * model.alpha + c_sum.sum(axis=0)) / rate
         if zeros_too:
@@ -109,9 +109,9 @@ class ExactExpectation:
 
         def compute(work: Work) -> tuple[float, Array]:
             times, n = self.times[work.members], self._total[work.members]
-            top, total, ratio = self._kernel(work, model, times)
+            log_mean, ratio = _kernel(work, model, times)
             A = model.alpha[work.columns].sum()
-            return float(times @ (log_rising(A, n) + top + np.log(total))), ratio
+            return float(times @ (log_rising(A, n) + log_mean)), ratio
 
         return for_each(compute, works, self.n_jobs)
 
@@ -124,7 +124,7 @@ class ExactExpectation:
         def compute(work: Work) -> tuple[Work, Array]:
             A, n = model.alpha[work.columns].sum(), self._total[work.members]
             weights = self.times[work.members] / (A + n - 1.0)
-            return work, self._kernel(work, model, weights)[2].sum(axis=1)
+            return work, _kernel(work, model, weights)[1].sum(axis=1)
 
         return for_each(compute, works, self.n_jobs)
 
@@ -142,11 +142,15 @@ class ExactExpectation:
             unmet[np.ix_(work.block.features, others)] += np.outer(part, mean[others])
         return unmet
 
-    @staticmethod
-    def _kernel(work: Work, model: GaP, weights: Array) -> tuple[Array, Array, Array]:
-        block = work.block
-        p = model.event_probabilities[np.ix_(block.features, work.columns)]
-        top, total, ratio = posterior.sums(
-            block.indptr, block.indices, block.counts, weights, p, *work.rule
-        )
-        return top, total, ratio
+
+def _kernel(work: Work, model: GaP, weights: Array) -> tuple[Array, Array]:
+    """log E[Π_f (Pθ)_f^{v_f}], (N,), and Σ_n weights_n v_fn E[θ_k / (Pθ)_f], (F, K)."""
+    block, columns = work.block, work.columns
+    rate = (model.column_norms + model.beta)[columns]
+    p, log_scale = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate)
+    top, total, ratio = posterior.sums(
+        block.indptr, block.indices, block.counts, weights, p, *work.rule
+    )
+    log_mean = top + np.log(total)
+    log_mean += sum_entries(block.indptr, block.counts * log_scale[block.indices])
+    return log_mean, ratio * np.exp(-log_scale)[:, None]

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from gapmf.distributions import log_rising
 from gapmf.errors import TooCostlyError
 from gapmf.likelihood.rule import nodes_per_stick
 from gapmf.rows import sum_entries
@@ -54,7 +55,7 @@ def count_admissible(X: Any, K: int, *, log: bool = False) -> NDArray[Any]:
     counts = check_counts(X)
     K = check_whole(K, "K")
     if log:
-        return sum_entries(counts, log_compositions(counts.data, K))
+        return sum_entries(counts.indptr, log_compositions(counts.data, K))
     ways = {int(v): math.comb(int(v) + K - 1, K - 1) for v in np.unique(counts.data)}
     rows = np.split(counts.data, counts.indptr[1:-1])
     return np.array([math.prod(ways[int(v)] for v in row) for row in rows], dtype=object)
@@ -62,8 +63,7 @@ def count_admissible(X: Any, K: int, *, log: bool = False) -> NDArray[Any]:
 
 def log_compositions(v: NDArray[Any], K: int) -> Array:
     """log C(v+K−1, K−1): the ways to write v as a sum of K counts."""
-    v = np.asarray(v, dtype=float)
-    return np.asarray(gammaln(v + K) - gammaln(v + 1) - gammaln(K))
+    return log_rising(np.asarray(v, dtype=float) + 1.0, K - 1) - float(gammaln(K))
 
 
 class Costs(NamedTuple):
@@ -74,30 +74,43 @@ class Costs(NamedTuple):
     log_terms: Array
     """log of the number of terms of the paper's sum, (N,)."""
     memory: Array
-    """Bytes for the coefficients of "polynomial", (N,)."""
+    """(3, N), bytes."""
 
 
 def predict(rows: sp.csr_array, alpha: Array) -> Costs:
     """The costs for samples that all have len(alpha) columns to come from."""
-    K = alpha.size
+    K, N = alpha.size, rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(float)
     n_entries = np.diff(rows.indptr)
-    log_terms = sum_entries(rows, log_compositions(rows.data, max(K, 1)))
+    if K < 2:  # one term, in closed form
+        return Costs(np.tile(n_entries + 10.0, (3, 1)), np.zeros(N), np.zeros((3, N)))
+    log_terms = sum_entries(rows.indptr, log_compositions(rows.data, K))
     with np.errstate(over="ignore"):  # inf is a fine cost
-        memory = 8.0 * np.exp(log_compositions(total, max(K, 1)))
+        terms = np.exp(log_terms)
+        coefficients = np.exp(log_compositions(total, K))
+        table = np.exp(log_compositions(total, K - 1))  # rows of coefficients, with neighbours
         grown = np.exp(log_compositions(total, K + 1))
-        quadrature = quadrature_cost(nodes_per_stick(alpha, total)[0], n_entries, K)
-        enumerate_ = np.exp(log_terms) * (7.0 * K + 30.0)
-        polynomial = grown * K + 100.0
-    polynomial = np.where(memory > MAX_MEMORY, np.inf, polynomial)
-    return Costs(np.stack([enumerate_, polynomial, quadrature]), log_terms, memory)
+        enumerate_ = terms * (7.0 * K + 30.0) + K * total
+        polynomial = grown * K + table * (K * K) + 100.0
+        memory = np.stack(
+            [8.0 * K * total, 8.0 * (coefficients + 2.0 * (K - 1) * table), 4096.0 * n_entries]
+        )
+    quadrature = quadrature_cost(nodes_per_stick(alpha, total)[0], n_entries, K)
+    operations = np.stack([enumerate_, polynomial, quadrature])
+    return Costs(np.where(memory > MAX_MEMORY, np.inf, operations), log_terms, memory)
 
 
-def quadrature_cost(nodes: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
-    """Operations to visit every node of K−1 sticks, with so many entries a sample."""
+def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
+    """Operations to visit every node of K−1 sticks of m, with so many entries a sample.
+
+    Small rules are shared and kept; one of more than 512 nodes is charged with its making.
+    """
+    sticks, nodes = max(K - 1, 0), m.astype(float)
     with np.errstate(over="ignore"):
-        visits: Array = nodes.astype(float) ** max(K - 1, 0)
-        return visits * (6.0 * n_entries + 8.0) + 100.0
+        visits = nodes**sticks
+        making = np.where(nodes > 512, 50.0 * sticks * nodes**2, 0.0)
+        cost = visits * (6.0 * n_entries + 8.0) + making + 100.0
+    return np.where(visits < 2.0**62, cost, np.inf)  # nodes are numbered in 64 bits
 
 
 def refuse_if_too_costly(
@@ -109,16 +122,17 @@ def refuse_if_too_costly(
     and K (N,) the columns that they have to come from.
     """
     needed = chosen.sum()
-    if needed <= max_cost:
+    if needed <= max_cost and math.isfinite(needed):
         return
     worst = int(chosen.argmax())
     reason = f"{_power(needed)} operations, over the limit of {_power(max_cost)}"
     if method == "enumerate":
         log10_terms = costs.log_terms[worst] / math.log(10)
         reason = f"10^{log10_terms:.1f} terms for its worst sample, {reason}"
-    elif method == "polynomial" and costs.memory.max() > MAX_MEMORY:
-        gib, most = costs.memory[worst] / 2**30, MAX_MEMORY / 2**30
-        reason = f"{_power(gib)} GiB a thread, over the limit of {most:g} GiB"
+    elif method != "auto":
+        gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
+        if gib > most:
+            reason = f"{_power(gib)} GiB a thread, over the limit of {most:g} GiB"
     cheapest = costs.operations.min(axis=0).sum()
     if method != "auto" and cheapest <= max_cost:
         advice = f'use method="auto", which needs {_power(cheapest)} operations'

@@ -6,6 +6,9 @@ Each returns, for every sample, the logarithm of the second factor of Eq. 31,
 
 which the first, Π_k (1 − Σ_f p_fk)^α_k, turns into p(v). Columns of W that are zero on a
 sample's support cannot have produced it: they are left out before these functions see it.
+
+p may be scaled: a row p_f times e^s makes the result larger by v_f s. So the rows come scaled to
+a largest entry of one (see `scaled_probabilities`), and nothing under- or overflows.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from scipy.special import gammaln, xlogy
 from gapmf.distributions import log_rising
 from gapmf.kernels import enumeration, polynomial, quadrature
 from gapmf.likelihood.rule import simplex_rule
-from gapmf.rows import Block
+from gapmf.rows import Block, sum_entries
 
 Array = NDArray[np.float64]
 
@@ -39,8 +42,6 @@ def by_enumeration(block: Block, p: Array, alpha: Array) -> Array:
 
 def by_polynomial(block: Block, p: Array, alpha: Array) -> Array:
     """The sum of Eq. 31 gathered by L, one coefficient for each L = (L_1 … L_K)."""
-    if alpha.size < 2:
-        return _one_column(block, p, alpha)
     log_total: Array = polynomial.log_totals(block.indptr, block.indices, block.counts, p, alpha)
     return log_total - _log_factorials(block)
 
@@ -50,8 +51,6 @@ def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
 
     The samples of a block must need the same rule.
     """
-    if alpha.size < 2:
-        return _one_column(block, p, alpha)
     n = _sums(block, block.counts.astype(float))
     rule = simplex_rule(alpha, int(n.max()))
     top, total = quadrature.expectations(
@@ -61,7 +60,7 @@ def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
     return log_rising(alpha.sum(), n) + log_mean - _log_factorials(block)
 
 
-def _one_column(block: Block, p: Array, alpha: Array) -> Array:
+def one_column(block: Block, p: Array, alpha: Array) -> Array:
     """With one column (or none, for an empty sample) the sum has a single term: Eq. 15."""
     if alpha.size == 0:
         return np.zeros(block.indptr.size - 1)
@@ -70,14 +69,31 @@ def _one_column(block: Block, p: Array, alpha: Array) -> Array:
     return log_rising(alpha[0], n) + log_p - _log_factorials(block)
 
 
+def log_factors(method: str, block: Block, W: Array, rate: Array, alpha: Array) -> Array:
+    """The logarithm of the second factor of Eq. 31, (N,), by the named method.
+
+    W (features of the block, K) and rate = ||w_k||₁ + β_k (K,) give p_fk = w_fk / rate_k.
+    """
+    p, log_scale = scaled_probabilities(W, rate)
+    compute = METHODS[method] if alpha.size > 1 else one_column
+    return compute(block, p, alpha) + _sums(block, block.counts * log_scale[block.indices])
+
+
+def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
+    """p_fk e^(−s_f) with largest entry 1 in each row, and s_f, so that p = w/rate = both."""
+    with np.errstate(divide="ignore"):
+        log_p = np.log(W) - np.log(rate)
+    log_scale = log_p.max(axis=1, initial=-np.inf)
+    log_scale = np.where(np.isfinite(log_scale), log_scale, 0.0)
+    return np.exp(log_p - log_scale[:, None]), log_scale
+
+
 def _log_factorials(block: Block) -> Array:
     return _sums(block, gammaln(block.counts + 1.0))
 
 
 def _sums(block: Block, entries: Array) -> Array:
-    sample = np.repeat(np.arange(block.indptr.size - 1), np.diff(block.indptr))
-    sums = np.bincount(sample, weights=entries, minlength=block.indptr.size - 1)
-    return np.asarray(sums, dtype=np.float64)
+    return sum_entries(block.indptr, entries)
 
 
 METHODS: dict[str, Callable[[Block, Array, Array], Array]] = {

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln, logsumexp, xlogy
 
-from gapmf.errors import InvalidInputError
-from gapmf.model import GaP
+from gapmf.model import GaP, check_model
 from gapmf.validation import check_activations, check_counts
 
 _BLOCK_ENTRIES = 1 << 18  # entries of X whose rates are held at once
@@ -42,7 +41,8 @@ def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
     Returns
     -------
     float
-        A log-density in H. At h_kn = 0 it is −inf for α_k > 1 and +inf for α_k < 1.
+        A log-density in H. At h_kn = 0 it is −inf for α_k > 1 and +inf for α_k < 1, unless
+        something else makes V or H impossible: then −inf.
 
     Notes
     -----
@@ -55,19 +55,28 @@ def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
     >>> round(log_joint_likelihood([[2, 0]], [[1.0]], GaP([[2.0], [1.0]])), 6)
     -3.306853
     """
-    return -split_joint_cost(X, H, model).total
+    split = split_joint_cost(X, H, model)
+    if split.divergence == np.inf:  # impossible counts, however dense the prior at H
+        return -np.inf
+    return -split.total
 
 
 def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
     """Split C_JL into the KL divergence, R_α and a constant of W, H and β: Eqs. 4, 5 and 6."""
-    if not isinstance(model, GaP):
-        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
+    check_model(model)
     counts = check_counts(X, n_features=model.n_features)
     H_ = check_activations(H, counts.shape[0], model.n_components)
     v = counts.data.astype(float)
-    constant = float((gammaln(v + 1) - xlogy(v, v) + v).sum())
+    constant = float(_log_factorial_excess(v).sum())
     constant += counts.shape[0] * float(gammaln(model.alpha).sum())
     return JointCostSplit(divergence(counts, H_, model.W), activation_penalty(H_, model), constant)
+
+
+def _log_factorial_excess(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log v! − v log v + v for v ≥ 1, by Stirling where the difference would cancel."""
+    large = np.maximum(v, 1e4)
+    series = 0.5 * np.log(2.0 * np.pi * large) + 1.0 / (12.0 * large)
+    return np.asarray(np.where(v < 1e4, gammaln(v + 1) - xlogy(v, v) + v, series))
 
 
 def divergence(counts: sp.csr_array, H: NDArray[np.float64], W: NDArray[np.float64]) -> float:
@@ -79,19 +88,27 @@ def divergence(counts: sp.csr_array, H: NDArray[np.float64], W: NDArray[np.float
     value = 0.0
     for start in range(0, counts.nnz, _BLOCK_ENTRIES):
         part = slice(start, start + _BLOCK_ENTRIES)
-        rate = np.einsum("ik,ik->i", H[sample[part]], W[counts.indices[part]])
         v = counts.data[part].astype(float)
-        with np.errstate(divide="ignore"):
-            value += float((v * np.log(v / rate) - v).sum())
+        log_rate = _log_rates(H[sample[part]], W[counts.indices[part]])
+        value += float((v * (np.log(v) - log_rate) - v).sum())
     return value + float(W.sum(axis=0) @ H.sum(axis=0))
+
+
+def _log_rates(H: NDArray[np.float64], W: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log Σ_k h_ik w_ik, (I,), through logarithms where the products underflow."""
+    rate = np.einsum("ik,ik->i", H, W)
+    with np.errstate(divide="ignore"):
+        log_rate = np.log(rate)
+        tiny = rate < 1e-290
+        if tiny.any():
+            log_rate[tiny] = logsumexp(np.log(H[tiny]) + np.log(W[tiny]), axis=1)
+    return np.asarray(log_rate)
 
 
 def activation_penalty(H: NDArray[np.float64], model: GaP) -> float:
     """R_α(H, β), the negative log-prior of H up to a constant: Eq. 6."""
+    terms = xlogy(1.0 - model.alpha, H)
+    if np.isposinf(terms).any():  # some h = 0 with α > 1 is impossible, whatever the others
+        return np.inf
     N = H.shape[0]
-    with np.errstate(divide="ignore"):
-        log_h = np.log(H)
-    # 0·log 0 = 0: with α = 1 the prior is finite at h = 0.
-    slope = np.where(model.alpha == 1.0, 0.0, (1.0 - model.alpha) * np.where(
-        model.alpha == 1.0, 0.0, log_h))  # fmt: skip
-    return float(slope.sum() + (H @ model.beta).sum() - N * (model.alpha @ np.log(model.beta)))
+    return float(terms.sum() + (H @ model.beta).sum() - N * (model.alpha @ np.log(model.beta)))

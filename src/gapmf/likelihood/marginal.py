@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.distributions import log_one_plus
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood import exact
 from gapmf.likelihood.cost import (
@@ -19,8 +21,8 @@ from gapmf.likelihood.cost import (
 )
 from gapmf.likelihood.plan import by_columns, cut_blocks
 from gapmf.likelihood.result import LogLikelihood
-from gapmf.likelihood.rule import nodes_per_stick
-from gapmf.model import GaP
+from gapmf.likelihood.rule import rule_key
+from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows, take_block
 from gapmf.validation import check_counts, check_option
@@ -57,7 +59,7 @@ def log_marginal_likelihood(
     Returns
     -------
     LogLikelihood
-        Samples that the model cannot produce have −inf.
+        Samples that the model cannot produce have −inf, and the method "impossible".
 
     Raises
     ------
@@ -73,11 +75,12 @@ def log_marginal_likelihood(
     >>> round(ll.total, 6), ll.std_error
     (-6.974131, 0.0)
     """
-    if not isinstance(model, GaP):
-        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
+    check_model(model)
     counts = check_counts(X, n_features=model.n_features)
     method = check_option(method, ("auto", *EXACT_METHODS), "method")
     check_n_jobs(n_jobs)
+    if not (isinstance(max_cost, numbers.Real) and float(max_cost) > 0):
+        raise InvalidInputError(f"max_cost must be a number above 0, but is {max_cost!r}")
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     factor, methods = _log_factors(rows, model, method, n_jobs, max_cost)
@@ -87,7 +90,7 @@ def log_marginal_likelihood(
 
 def log_normaliser(model: GaP) -> float:
     """−log Π_k (1 − Σ_f p_fk)^α_k = Σ_k α_k log(1 + ||w_k||₁/β_k): Eq. 31, its first factor."""
-    return float(model.alpha @ np.log1p(model.column_norms / model.beta))
+    return float(model.alpha @ log_one_plus(model.column_norms, model.beta))
 
 
 class MarginalCostSplit(NamedTuple):
@@ -103,16 +106,17 @@ class MarginalCostSplit(NamedTuple):
         return self.data + self.penalty + self.constant
 
 
-def split_marginal_cost(likelihood: LogLikelihood, model: GaP) -> MarginalCostSplit:
+def split_marginal_cost(X: Any, model: GaP, *, n_jobs: int | None = None) -> MarginalCostSplit:
     """Split C_ML/N into its data term (Eq. 33), its penalty (Eq. 34) and the constant.
 
     Parameters
     ----------
-    likelihood : LogLikelihood
-        What `log_marginal_likelihood` returned for this model.
+    X : counts, (N, F)
     model : GaP
+    n_jobs : int, optional
     """
-    data = -float(likelihood.per_sample.mean()) - log_normaliser(model)
+    ll = log_marginal_likelihood(X, model, n_jobs=n_jobs)
+    data = -float(ll.per_sample.mean()) - log_normaliser(model)
     return MarginalCostSplit(data, model.penalty(), -float(model.alpha @ np.log(model.beta)))
 
 
@@ -130,7 +134,7 @@ def _log_factors(
     """The second factor of Eq. 31 for each distinct sample, and the method used for it."""
     N = rows.shape[0]
     groups = list(by_columns(rows, model.W))
-    costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros(N))
+    costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
     n_columns, rule = np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     for members, columns in groups:
@@ -138,7 +142,7 @@ def _log_factors(
         for array, values in zip(costs, predict(rows[members], alpha), strict=True):
             array[..., members] = values
         n_columns[members] = columns.size
-        rule[members] = nodes_per_stick(alpha, total[members])[0]
+        rule[members] = rule_key(alpha, total[members])
     if method == "auto":
         which = costs.operations.argmin(axis=0)
     else:
@@ -154,12 +158,17 @@ def _log_factors(
         for block in cut_blocks(members[which[members] == m], rule, size, chosen)
     ]
 
+    rate = model.column_norms + model.beta
+
     def work(task: _Task) -> Array:
         block = take_block(rows, task.members)
-        p = model.event_probabilities[np.ix_(block.features, task.columns)]
-        return exact.METHODS[task.method](block, p, model.alpha[task.columns])
+        W = model.W[np.ix_(block.features, task.columns)]
+        alpha = model.alpha[task.columns]
+        return exact.log_factors(task.method, block, W, rate[task.columns], alpha)
 
-    factor = np.full(N, -np.inf)  # what no column can have produced stays there
+    factor = np.full(N, -np.inf)
+    methods = np.full(N, "impossible")  # what no column can have produced
     for task, values in zip(tasks, for_each(work, tasks, n_jobs), strict=True):
         factor[task.members] = values
-    return factor, np.array(EXACT_METHODS)[which]
+        methods[task.members] = task.method
+    return factor, methods

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.likelihood.cost import quadrature_cost
-from gapmf.likelihood.rule import Rule, nodes_per_stick, simplex_rule
+from gapmf.likelihood.rule import Rule, nodes_per_stick, rule_key, simplex_rule
 from gapmf.rows import Block, take_block
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ def by_columns(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:
 def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterator[Index]:
     """Cut samples into blocks with one rule each and about equal work.
 
-    rule, size and cost are (N,): the number of nodes, of entries and of operations.
+    rule, size and cost are (N,): the key of the rule, the number of entries, of operations.
     """
     members = members[np.argsort(rule[members], kind="stable")]
     start, entries, operations = 0, 0, 0.0
@@ -87,8 +87,9 @@ def plan_quadrature(
         shapes = alpha[columns]
         degree = total[members] + extra_degree
         rule = np.zeros(N, dtype=np.int64)
-        rule[members] = nodes_per_stick(shapes, degree)[0]
-        cost[members] = quadrature_cost(rule[members], size[members], columns.size)
+        rule[members] = rule_key(shapes, degree)
+        m = nodes_per_stick(shapes, degree)[0]
+        cost[members] = quadrature_cost(m, size[members], columns.size)
         for chosen in cut_blocks(members, rule, size, cost):
             largest = int(total[chosen].max()) + extra_degree
             block = take_block(rows, chosen)

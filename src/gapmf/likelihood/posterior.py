@@ -18,8 +18,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.kernels import polynomial
 from gapmf.kernels import posterior as kernel
 from gapmf.likelihood.cost import MAX_COST, MAX_MEMORY, predict, refuse_work
+from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.plan import Work, plan_quadrature
-from gapmf.model import GaP
+from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows
 from gapmf.validation import check_counts
@@ -79,8 +80,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     >>> moments.L.sum(axis=1).round(12)
     array([5., 0.])
     """
-    if not isinstance(model, GaP):
-        raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
+    check_model(model)
     counts = check_counts(X, n_features=model.n_features)
     check_n_jobs(n_jobs)
     first, inverse = distinct_rows(counts)
@@ -99,7 +99,8 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
 
     def compute(work: Work) -> tuple[Array, Array, Array]:
         block, columns = work.block, work.columns
-        p = model.event_probabilities[np.ix_(block.features, columns)]
+        # c needs p θ_k / (Pθ)_f only, where a row's scale cancels
+        p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate[columns])
         theta, theta2, ratio = kernel.moments(
             block.indptr, block.indices, block.counts, p, *work.rule
         )
@@ -144,9 +145,10 @@ def law_of_sizes(x: Any, model: GaP) -> tuple[NDArray[np.int64], Array]:
         return sizes, np.ones(1)
     costs = predict(counts, model.alpha[columns])
     refuse_work("the law of L", float(costs.operations[1, 0]), MAX_COST)
-    if costs.memory[0] * (model.n_components + 1) > MAX_MEMORY:
+    if costs.memory[1, 0] * (model.n_components + 1) > MAX_MEMORY:
         refuse_work("the law of L", np.inf, MAX_COST)
-    p = model.event_probabilities[np.ix_(features, columns)]
+    rate = (model.column_norms + model.beta)[columns]
+    p, _ = scaled_probabilities(model.W[np.ix_(features, columns)], rate)
     rows = polynomial.rows_of_simplex(n, K)
     tuples, _, start, _ = rows
     law = np.zeros(start[-1])

@@ -79,15 +79,21 @@ def nodes_per_stick(alpha: Array, n: NDArray[Any]) -> tuple[NDArray[np.int64], N
     Past 32 the number is rounded up by at most a sixteenth, so that samples share rules.
     """
     n = np.asarray(n, dtype=np.int64)
-    extra = 0
+    extra = 0.0
     for k in range(alpha.size - 1):
-        extra = max(extra, _whole_part(alpha[k]) + _whole_part(alpha[k + 1 :].sum()))
-    m = np.ceil(4.0 * np.sqrt(n + float(extra))).astype(np.int64) + 6
+        extra = max(extra, float(_whole_part(alpha[k]) + _whole_part(alpha[k + 1 :].sum())))
+    m = np.ceil(4.0 * np.sqrt(n + min(extra, 1e17))).astype(np.int64) + 6
     exact = n // 2 + 1
     dense = m < exact
     m = np.where(dense, m, exact)
     step = np.left_shift(1, np.maximum(0, np.log2(m).astype(np.int64) - 4))
     return -(-m // step) * step, dense
+
+
+def rule_key(alpha: Array, n: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for the rule that each degree n gets: equal keys, equal rules."""
+    m, dense = nodes_per_stick(alpha, n)
+    return 2 * m + dense
 
 
 def _whole_part(shape: float) -> int:
