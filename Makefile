@@ -32,7 +32,7 @@ clean:
 # PIP_CONSTRAINT (not -c) also pins what builds the package.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "gapmf needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+		{ echo "gapmf needs Python 3.11 or newer, and '$(PYTHON)' is not: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Making $(VENV) (once; a minute or two)"
 	$(PYTHON) -m venv --clear $(VENV)
 	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -e '.[test]'

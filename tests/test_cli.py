@@ -52,4 +52,16 @@ def test_errors_are_short_and_non_zero():
         done = _run(*bad)
         assert done.returncode != 0
         assert done.stdout == ""
-        assert "Traceback" not in done.stderr
+        assert done.stderr.startswith("gapmf: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_greek_letters():
+    done = _run("demo", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "log-likelihood" in done.stdout
+
+
+def test_the_papers_truth():
+    W = gapmf.datasets.paper_model().W
+    assert W.tolist() == [[0.638, 0.075], [0.009, 0.568], [0.044, 0.126], [0.309, 0.231]]

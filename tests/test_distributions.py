@@ -98,6 +98,17 @@ def test_p0_survives_large_rates():
     nm = NegativeMultinomial.from_rates(0.5, 1e-9, [1e9, 2e9])
     assert nm.p0 == pytest.approx(1e-9 / 3e9, rel=1e-12)
     np.testing.assert_allclose(nm.mean(), 0.5 / 1e-9 * np.array([1e9, 2e9]), rtol=1e-12)
+    draws = NegativeMultinomial.from_rates(50.0, 1.0, [1e15, 2e15]).rvs(4000, random_state=0)
+    error = np.sqrt(1 / 50 / 4000)  # relative: the Gamma's spread; within 5 of these
+    np.testing.assert_allclose(draws.mean(axis=0), [50e15, 100e15], rtol=5 * error)
+    large = negative_binomial(50.0, p0=1 / (1 + 3e15)).rvs(4000, random_state=0)
+    assert large.mean() == pytest.approx(150e15, rel=5 * error)
+
+
+@pytest.mark.parametrize("a", [1e6, 1e10, 1e14])
+def test_large_alpha_tends_to_poisson(a):
+    nm = NegativeMultinomial.from_rates(a, a, [1.0])
+    assert nm.logpmf([0]) == pytest.approx(-a * np.log1p(1 / a), rel=1e-13)
 
 
 @given(st.floats(1e-8, 1e12), st.integers(0, 10**6))
@@ -112,7 +123,7 @@ def test_log_rising_keeps_its_digits(a, n):
     [
         (0.0, [0.5], "alpha is 0.0"),
         (np.nan, [0.5], "alpha is nan"),
-        ([1.0], [0.5], "one finite number"),
+        ([1.0], [0.5], "alpha must be one number"),
         (1.0, [0.5, 0.5], "p sums to 1.0: the sum must stay below 1"),
         (1.0, [0.5, -0.1], r"p\[1\] is -0.1"),
         (1.0, [0.5, np.nan], r"p\[1\] is nan"),
@@ -136,3 +147,13 @@ def test_more_bad_parameters():
         NegativeMultinomial.from_rates(1.0, 1.0, [-1.0])
     with pytest.raises(InvalidInputError, match=r"x must have 1 entries .*shape \(2,\)"):
         NegativeMultinomial(1.0, [0.5]).pmf([1, 2])
+    for bad in (("a", [0.5]), (None, [0.5]), (1j, [0.5]), (1.0, ["x"]), (1.0, [[0.1], 0.2])):
+        with pytest.raises(InvalidInputError):
+            NegativeMultinomial(*bad)
+    for size in (2.5, -1, "3"):
+        with pytest.raises(InvalidInputError, match="size must be a whole number"):
+            NegativeMultinomial(1.0, [0.5]).rvs(size)
+    with pytest.raises(InvalidInputError, match="give either p or p0"):
+        negative_binomial(1.0)
+    with pytest.raises(InvalidInputError, match="alpha must be a number"):
+        negative_binomial("a", 0.5)

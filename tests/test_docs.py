@@ -48,7 +48,7 @@ def test_every_equation_has_a_row():
 
 
 def test_the_map_of_equations_is_true():
-    here = 0
+    here, named = 0, {}
     for numbers, _, function, test in _rows():
         if not function.startswith("`"):
             assert function in ("not implemented yet", "definition only"), numbers
@@ -64,12 +64,15 @@ def test_the_map_of_equations_is_true():
             }
             for low, high in re.findall(r"(\d+) to (\d+)", first_line):
                 cited |= set(range(int(low), int(high) + 1))
-            assert cited & set(numbers), f"{dotted} does not name one of {list(numbers)}"
+            assert cited, f"{dotted} names no equation"
+            named.setdefault(dotted, (cited, set()))[1].update(numbers)
         for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", test):
             source = (PROJECT / "tests" / path).read_text(encoding="utf-8")
             assert f"def {name}(" in source, f"{path} has no {name}"
             here += 1
     assert here > 20
+    for dotted, (cited, listed) in named.items():
+        assert cited == listed, f"{dotted} cites {sorted(cited)}, the map says {sorted(listed)}"
 
 
 def _readme():

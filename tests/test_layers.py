@@ -57,6 +57,7 @@ def test_imports_point_down():
             continue
         height = _layer(parts[0])
         for name in _imported(path):
+            assert name != "gapmf" or parts[0] == "cli", f"{path}: import the module, not gapmf"
             if name.startswith("gapmf."):
                 leaf = name.removeprefix("gapmf.")
                 target = public.get(leaf, name).split(".")[1]

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,10 @@ def test_frozen_and_private():
     for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(twin.W, model.W)
         assert not twin.W.flags.writeable
+        assert twin == model
+        assert hash(twin) == hash(model)
+    assert model != GaP(W)
+    assert model != "GaP"
     assert (model.n_features, model.n_components) == (3, 2)
     assert repr(model) == "GaP(n_features=3, n_components=2, alpha=[1. 2.], beta=1)"
 
@@ -93,6 +98,13 @@ def test_bad_requests():
         model.sample(0)
     with pytest.raises(ValueError, match="component 2 does not exist: there are 2"):
         model.component(2)
+    with pytest.raises(ValueError, match=r"component 1\.0 does not exist"):
+        model.component(1.0)
+    for form in ("gamma-poisson", "negative-multinomial", "multinomial"):
+        with pytest.raises(ValueError, match="too large for 64-bit integers"):
+            GaP([[1e30]]).sample(2, form)
+    with pytest.raises(ValueError, match=r"use \.toarray\(\)"):
+        GaP(sp.csr_array([[1.0]]))
     with pytest.raises(ValueError, match="unknown method 'magic': known are 'auto', 'enumerate'"):
         log_marginal_likelihood([[1]], model, "magic")
     with pytest.raises(ValueError, match="model must be a GaP, but is ndarray"):

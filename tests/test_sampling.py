@@ -106,8 +106,8 @@ def _break_theorem_1_subtly(monkeypatch):
 
 
 def _break_theorem_2(monkeypatch):
-    def swapped(alpha, p):  # SciPy's p for the paper's
-        return negative_binomial(alpha, 1 - p)
+    def swapped(alpha, p0):  # SciPy's p for the paper's
+        return negative_binomial(alpha, p0)
 
     monkeypatch.setattr(model_module, "negative_binomial", swapped)
 

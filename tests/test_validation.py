@@ -81,6 +81,47 @@ def test_sparse_stays_sparse():
     assert check_counts(frame).nnz == 2000
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series("d", ["2020-01-01"]).str.to_date(),
+        pl.Series("d", [1]).cast(pl.Duration),
+        pl.Series("d", [3600]).cast(pl.Time),
+        pl.Series("d", [1]).cast(pl.Datetime),
+        pl.Series("d", [[1]]),
+        pl.Series("d", [None], dtype=pl.Int64),
+    ],
+)
+def test_columns_of_other_kinds_are_not_counts(column):
+    frame = pl.DataFrame({"a": [1]}).with_columns(column)
+    with pytest.raises(InvalidInputError, match=r"X\[0, 1\] \(column 'd'\) is "):
+        check_counts(frame)
+
+
+def test_frames_keep_the_type_of_each_column():
+    wide = pl.DataFrame({"a": [3]}).with_columns(pl.Series("b", [7]).cast(pl.Int128))
+    assert _same(check_counts(wide), [[3, 7]])
+    mixed = pd.DataFrame(
+        {"a": pd.arrays.SparseArray([0, 2]), "b": pd.arrays.SparseArray([True] * 2)}
+    )
+    assert _same(check_counts(mixed), [[0, 1], [2, 1]])
+    for make in (pd.DataFrame, pl.DataFrame):
+        with pytest.raises(InvalidInputError, match=r"X\[0, 0\].*too large"):
+            check_counts(make({"a": [2**53 + 1], "b": [0.5]}))
+
+
+def test_bad_stored_entries_do_not_cancel():
+    place = (np.zeros(2, int), np.zeros(2, int))
+    for data in ([-5, 7], [0.5, 0.5], np.array([2**63] * 2, np.uint64), [2**62] * 2):
+        with pytest.raises(InvalidInputError, match=r"X\[0, 0\] is"):
+            check_counts(sp.coo_array((np.asarray(data), place), shape=(1, 1)))
+    almost = np.array([[1], [1]], dtype=np.longdouble)
+    almost[1] += np.longdouble(2) ** -60
+    if almost[1] != 1:  # where a long double is longer than a double
+        with pytest.raises(InvalidInputError, match="not whole"):
+            check_counts(sp.csr_array(almost))
+
+
 def test_duplicates_are_added_without_overflow_and_the_input_is_untouched():
     data = np.array([200, 200, 0], dtype=np.uint8)
     matrix = sp.csr_matrix((data, np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 2))
@@ -121,7 +162,7 @@ def test_first_bad_cell_is_named_row_by_row(make, value, fault, shown):
     assert message.startswith("X[2, 0]")
     assert f"is {shown}" in message
     assert f"({fault})" in message
-    assert "counts must be whole numbers, 0 or more" in message
+    assert "counts must be whole numbers from 0 to 2**53" in message
 
 
 @pytest.mark.parametrize(
@@ -165,11 +206,17 @@ def test_bad_cell_far_down_a_large_array():
     ("bad", "says"),
     [
         (np.array([1, 2]), r"must be 2-D, .*shape \(2,\).*reshape\(1, -1\)"),
-        (5, r"must be 2-D, .*shape \(\)"),
+        (5, r"X must be a 2-D array, .*but is int: 5"),
         (np.zeros((2, 2, 2)), r"must be 2-D"),
         (np.zeros((0, 3)), "X is empty: it has 0 samples"),
         (sp.csr_array((3, 0)), "X is empty: it has 3 samples .rows. and 0 features"),
         ([[1, 2], [3]], "X is ragged"),
+        ([[1, 2], [3, "a"]], r"X\[1, 1\] is 'a' \(text\)"),
+        ([[1, 2], [3, 1j]], r"X\[1, 1\] is 1j \(not a number\)"),
+        ([["x" * 10**5]], r"X\[0, 0\] is 'x{50,60}\.\.\. \(text\)"),
+        (np.array([["2020-01-01"]], dtype="M8[ns]"), r"2020-01-01.*\(not a number\)"),
+        (np.array([[Decimal("sNaN")]], dtype=object), "missing"),
+        (np.array([[10**5000]], dtype=object), "too large"),
         ([["a", "b"]], r"X\[0, 0\] is 'a' \(text\)"),
         (np.array([[b"a"]]), r"X\[0, 0\] is b'a' \(text\)"),
         (np.array([[1 + 1j]]), r"X\[0, 0\] is \(1\+1j\) \(not a number\)"),
@@ -198,8 +245,11 @@ def test_row_sum_names_the_right_row():
 def test_wrong_number_of_features():
     with pytest.raises(InvalidInputError, match=r"X has 3 features .*but the model has 5"):
         check_counts(X, n_features=5)
-    with pytest.raises(InvalidInputError, match="is X transposed"):
+    with pytest.raises(InvalidInputError, match="is one transposed"):
         check_counts(X[:2], n_features=2)
+    for other in ("counts.csv", None, {"a": 1}):
+        with pytest.raises(InvalidInputError, match=f"but is {type(other).__name__}"):
+            check_counts(other)
 
 
 @given(hnp.arrays(st.sampled_from([np.float64, np.int64, np.float32]), (3, 2)))
@@ -226,6 +276,10 @@ def test_arbitrary_numbers_are_counts_or_refused(array):
         ("one", "alpha must be a number, or 2 numbers, one a component, but is str: 'one'"),
         (None, "alpha must be a number"),
         ([1.0, [2.0]], "alpha must be a number"),
+        (10**400, "alpha must be a number"),
+        (["3", 2.0], "alpha must be a number"),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), "alpha must be a number"),
+        ([1.0, 1e-200], "alpha must lie between 1e-100 and 1e100"),
     ],
 )
 def test_alpha_and_beta(value, says):

@@ -23,7 +23,7 @@ from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.validation import (
     check_counts,
-    check_nonnegative,
+    check_number,
     check_option,
     check_positive,
     check_random_state,
@@ -189,9 +189,9 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
             alpha=check_positive(self.alpha, K, "alpha"),
             beta=check_positive(self.beta, K, "beta"),
             max_iter=max_iter,
-            tol=check_nonnegative(self.tol, "tol"),
+            tol=check_number(self.tol, "tol", least=0.0),
             n_init=check_whole(self.n_init, "n_init"),
-            prune_tol=check_nonnegative(self.prune_tol, "prune_tol"),
+            prune_tol=check_number(self.prune_tol, "prune_tol", least=0.0),
             components=self._check_init(K, counts),
         )
 

@@ -88,6 +88,15 @@ class GaP:
     def __reduce__(self) -> tuple[type[GaP], tuple[Array, Array, Array]]:
         return GaP, (self.W, self.alpha, self.beta)  # read-only again after a copy
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GaP):
+            return NotImplemented
+        mine, theirs = self.__reduce__()[1], other.__reduce__()[1]
+        return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(array.tobytes() for array in self.__reduce__()[1]))
+
     def __repr__(self) -> str:
         def short(a: Array) -> str:
             if (a == a[0]).all():

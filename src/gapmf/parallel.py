@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import joblib
@@ -25,11 +26,16 @@ def check_n_jobs(n_jobs: Any) -> int:
 
 
 def for_each(
-    work: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None
+    work: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
 ) -> list[Result]:
     """[work(task) for task in tasks], in threads: the kernels release the GIL."""
-    n_threads = check_n_jobs(n_jobs)
-    if n_threads == 1:
+    n_threads = min(check_n_jobs(n_jobs), len(tasks))
+    if n_threads <= 1:
         return [work(task) for task in tasks]
-    parallel = joblib.Parallel(n_jobs=n_threads, backend="threading")
-    return list(parallel(joblib.delayed(work)(task) for task in tasks))
+    with ThreadPoolExecutor(n_threads) as pool:
+        futures = [pool.submit(work, task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:  # an error or Ctrl-C: what has not begun does not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

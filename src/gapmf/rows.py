@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +29,7 @@ def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
     return np.array(first, dtype=np.int64), inverse
 
 
-def sum_entries(indptr: Index, entries: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_entries(indptr: NDArray[Any], entries: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over each row of a number given for each stored entry, (N,)."""
     N = indptr.size - 1
     row = np.repeat(np.arange(N), np.diff(indptr))

@@ -21,14 +21,15 @@ from gapmf.errors import InvalidInputError
 LARGEST_COUNT = 2**53  # whole numbers are exact in float64 up to here
 _BLOCK_CELLS = 1 << 20  # dense input is looked at in blocks of about this many cells
 
-_EXPECTED = "counts must be whole numbers, 0 or more"
+_EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
     "negative": "pass raw counts, before centring or scaling",
     "not whole": "pass raw counts, not normalised or log-transformed values",
     "missing": "fill or drop missing values first",
     "infinite": "replace or drop infinite values first",
-    "too large": "counts up to 2**53 are supported",
-    "text": "convert text to numbers first (for documents: sklearn's CountVectorizer)",
+    "too large": "larger ones are not exact in float64",
+    "text": "drop columns of names (or make them the index), convert digits to numbers, "
+    "and count words first (sklearn's CountVectorizer)",
     "not a number": "convert the values to numbers first",
 }
 
@@ -63,12 +64,8 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
     if n_features is not None and counts.shape[1] != n_features:
         raise InvalidInputError(
             f"{name} has {counts.shape[1]} features (columns), but the model has {n_features}: "
-            f"give {name} the features that the model was made with, in the same order"
-            + (
-                f" (its rows are as many as the model's features: is {name} transposed?)"
-                if counts.shape[0] == n_features
-                else ""
-            )
+            f"give {name} the features that the model was made with, in the same order. "
+            f"{name} is samples × features, W features × components: is one transposed?"
         )
     totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
     if totals.max() > LARGEST_COUNT:
@@ -137,6 +134,11 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         raise InvalidInputError(
             f"{name} is ragged: every row (sample) must have the same number of features"
         ) from None
+    if array.ndim == 0:
+        raise InvalidInputError(
+            f"{name} must be a 2-D array, sparse matrix or frame of counts, samples × features, "
+            f"but is {type(values).__name__}: {_short(values)}"
+        )
     _check_shape(array.shape, name)
     return array
 
@@ -247,7 +249,12 @@ def _fault(value: Any) -> str | None:
 def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
     is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
     fault = _fault(value) or "not a number"
-    shown = _short(value.item() if is_number else value)
+    is_text = isinstance(value, (str, bytes))  # NumPy's too, whose repr names their type
+    if is_number:
+        value = value.item()
+    elif is_text:
+        value = str(value) if isinstance(value, str) else bytes(value)
+    shown = _short(value)
     label = "" if labels is None else f" (column {labels[column]!r})"
     raise InvalidInputError(
         f"{name}[{row}, {column}]{label} is {shown} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
@@ -318,12 +325,16 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
     return int(value)
 
 
-def check_nonnegative(value: Any, name: str) -> float:
-    """A finite number that is 0 or more."""
+def check_number(
+    value: Any, name: str, *, least: float | None = None, above: float | None = None
+) -> float:
+    """One number, not NaN, that is at least `least`, or above `above`."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not np.isfinite(float(value)) or value < 0:
-        raise InvalidInputError(f"{name} must be a number, 0 or more, but is {value!r}")
-    return float(value)
+    x = float(value) if number else float("nan")
+    if (least is not None and not x >= least) or (above is not None and not x > above):
+        bound = f"{least:g} or more" if above is None else f"above {above:g}"
+        raise InvalidInputError(f"{name} must be a number, {bound}, but is {value!r}")
+    return x
 
 
 def check_option(value: Any, known: Iterable[str], name: str) -> str:
@@ -354,6 +365,8 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
     """A float64 copy of numbers; text, masks, None and whatever else is not a number is refused."""
     try:
+        if sp.issparse(value):
+            raise TypeError
         array = np.asarray(value)
         objects = array.dtype.kind == "O"
         if objects and not all(isinstance(x, (numbers.Real, Decimal)) for x in array.flat):
@@ -362,8 +375,9 @@ def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
+        advice = "; use .toarray()" if sp.issparse(value) else ""
         raise InvalidInputError(
-            f"{name} must be {expected}, but is {type(value).__name__}: {_short(value)}"
+            f"{name} must be {expected}, but is {type(value).__name__}: {_short(value)}{advice}"
         ) from None
 
 

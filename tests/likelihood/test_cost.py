@@ -35,6 +35,25 @@ def test_count_is_exact_at_any_size():
     assert type(count) is int
 
 
+def test_log_count_keeps_its_digits():
+    assert count_admissible([[10**15]], 2, log=True)[0] == pytest.approx(math.log(10**15 + 1))
+
+
+def test_limits_hold_for_any_max_cost():
+    with pytest.raises(TooCostlyError, match="GiB"):
+        log_marginal_likelihood([[2000, 1000]], GaP(np.ones((2, 4))), "polynomial", max_cost=np.inf)
+    many = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (1, 65)))
+    with pytest.raises(TooCostlyError):
+        log_marginal_likelihood([[3]], many, "quadrature", max_cost=1e60)
+    with pytest.raises(TooCostlyError):  # the tables of the polynomial, at large K
+        log_marginal_likelihood([[1, 1, 1]], GaP(np.ones((3, 300))), "polynomial")
+    with pytest.raises(TooCostlyError):  # a rule of millions of nodes
+        log_marginal_likelihood([[10**13, 5]], GaP(np.ones((2, 2))), "quadrature")
+    for bad in (0, -1, np.nan, "1", None):
+        with pytest.raises(ValueError, match="max_cost must be a number, above 0"):
+            log_marginal_likelihood([[1]], GaP([[1.0]]), max_cost=bad)
+
+
 def test_count_checks_its_arguments():
     with pytest.raises(ValueError, match="K must be a whole number, 1 or more, but is 0"):
         count_admissible([[1]], 0)
@@ -62,7 +81,7 @@ def test_polynomial_refuses_with_its_memory():
 def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
     model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 12)))
     for method in ("auto", "quadrature"):
-        with pytest.raises(TooCostlyError, match=r"operations, over the limit.*fewer components"):
+        with pytest.raises(TooCostlyError, match=r"years\), over the limit.*fewer components"):
             log_marginal_likelihood([[500, 500, 500]], model, method)
     small = GaP(model.W[:, :3])
     with pytest.raises(TooCostlyError, match="larger max_cost"):
@@ -84,4 +103,4 @@ def test_costs_grow_with_the_work():
     rows = check_counts([[10, 0], [10, 10], [100, 100]])
     costs = predict(rows, np.ones(3))
     assert (np.diff(costs.operations, axis=1) > 0).all()
-    assert costs.memory[-1] == pytest.approx(8 * math.comb(202, 2))
+    assert costs.memory[1, -1] == pytest.approx(8 * (math.comb(202, 2) + 4 * 201))

@@ -188,6 +188,10 @@ def test_large_counts_and_tiny_alpha():
     assert np.isfinite(ll.per_sample).all()
     polynomial = log_marginal_likelihood(X[:1], model, "polynomial").total
     assert close(ll.per_sample[0], polynomial, 1e-11)
+    one_feature = GaP(model.W[2:], model.alpha, model.beta)  # the last sample has one feature
+    n = 2000
+    p = naive.one_feature_probabilities(n, one_feature.W[0], model.alpha, model.beta)[n]
+    assert close(log_marginal_likelihood([[n]], one_feature).total, np.log(p), 1e-11)
 
 
 def test_five_thousand_counts_at_three_components_is_exact():
@@ -243,11 +247,60 @@ def test_result_says_what_it_is():
     assert log_marginal_likelihood([[1, 0]], model, "polynomial").method == "polynomial"
 
 
+def test_tiny_and_huge_entries_of_w():
+    """Nothing under- or overflows on the way: compared with the same problem at scale one."""
+    X = np.array([[1, 2], [2, 3], [0, 4]])
+    plain = GaP([[1.0, 3.0], [1.0, 2.0]])
+    base = log_marginal_likelihood(X, plain, "enumerate").per_sample
+    for tiny in (1e-150, 1e-290, 1e-305):
+        model = GaP([[tiny, 3 * tiny], [1.0, 2.0]])
+        scaled = GaP([[1e-9, 3e-9], [1.0, 2.0]])
+        expected = log_marginal_likelihood(X, scaled, "enumerate").per_sample
+        expected += X[:, 0] * np.log(tiny / 1e-9)
+        for method in (*EXACT, "auto"):
+            assert close(log_marginal_likelihood(X, model, method).per_sample, expected, 1e-8)
+    for scale in (1e-90, 1e90):
+        for method in EXACT:
+            values = log_marginal_likelihood(X, plain.rescale(scale), method).per_sample
+            assert close(values, base, 1e-10)
+    far = GaP(plain.W * 1e-250, beta=1e50)  # every p_fk is below 1e-299
+    expected = log_marginal_likelihood(X, GaP(plain.W * 1e-9), "enumerate").per_sample
+    expected += X.sum(axis=1) * np.log(1e-291)
+    for method in EXACT:
+        assert close(log_marginal_likelihood(X, far, method).per_sample, expected, 1e-9)
+    huge = GaP([[1e300]], beta=1e-10)
+    assert log_marginal_likelihood([[0]], huge).total == pytest.approx(-310 * np.log(10))
+    assert GaP([[1e300, 1.0]], 1e4, 1e-10).shares == pytest.approx([1.0, 1e-300])
+
+
+def test_a_single_component_needs_no_table_of_its_counts():
+    nm = NegativeMultinomial.from_rates(0.01, 1.0, [1e11, 3.0])
+    ll = log_marginal_likelihood([[10**11, 7]], GaP([[1e11], [3.0]], alpha=0.01))
+    assert ll.total == pytest.approx(nm.logpmf([10**11, 7]), abs=0.01)  # 16 digits of 10¹²
+
+
+def test_neighbours_across_the_change_of_rules():
+    """A sample just below and one just above the degree where the dense rule takes over."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        model = GaP(rng.gamma(1.0, 1.0, (3, 2)), alpha=rng.uniform(0.5, 15.0, 2))
+        X = np.array([rng.multinomial(n, [0.2, 0.3, 0.5]) for n in range(80, 130, 3)])
+        together = log_marginal_likelihood(X, model, "quadrature").per_sample
+        alone = [log_marginal_likelihood(x[None], model, "quadrature").total for x in X]
+        np.testing.assert_array_equal(together, alone)
+
+
+def test_impossible_samples_say_so():
+    ll = log_marginal_likelihood([[0, 1], [1, 0]], GaP([[1.0, 2.0], [0.0, 0.0]]))
+    assert ll.methods[0] == "impossible"
+    assert "impossible 1" in ll.method
+
+
 def test_split_of_the_cost():
     X, truth = paper_synthetic(random_state=0)
     model = truth.rescale([2.0, 0.3])
     ll = log_marginal_likelihood(X, model)
-    split = split_marginal_cost(ll, model)
+    split = split_marginal_cost(X, model)
     assert split.total == pytest.approx(-ll.total / 100, abs=1e-12)
     assert split.penalty == model.penalty()
     assert split.penalty == pytest.approx((model.alpha * np.log([2 + 2.0, 0.3 + 0.3])).sum())

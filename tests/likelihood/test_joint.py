@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
+from scipy.special import gammaln
 
 import naive
 from gapmf import GaP, log_joint_likelihood, split_joint_cost
@@ -66,6 +67,20 @@ def test_activations_at_zero():
     assert log_joint_likelihood(X, H, GaP(W, [2.0, 2.0])) == -np.inf
     assert log_joint_likelihood(X, H, GaP(W, [0.5, 2.0])) == np.inf
     assert log_joint_likelihood([[3, 0]], [[0.0, 0.0]], GaP(W)) == -np.inf
+
+
+def test_zero_against_infinity_is_zero():
+    W = [[1.0, 1.0], [2.0, 1.0]]
+    assert log_joint_likelihood([[3, 0]], [[0.0, 0.0]], GaP(W, 0.5)) == -np.inf
+    assert log_joint_likelihood([[0, 0]], [[0.0, 0.0]], GaP(W, [0.5, 2.0])) == -np.inf
+
+
+def test_digits_at_the_ends():
+    tiny = log_joint_likelihood([[100]], [[1e-300]], GaP([[1e-7]]))
+    assert tiny == pytest.approx(100 * -307 * np.log(10) - gammaln(101), rel=1e-12)
+    n = 1e15
+    large = log_joint_likelihood([[10**15]], [[1.0]], GaP([[n]]))
+    assert large == pytest.approx(-0.5 * np.log(2 * np.pi * n) - 1.0, rel=1e-12)
 
 
 def test_bad_activations():

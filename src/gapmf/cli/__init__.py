@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +14,31 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+# A wrong command or option. Typer brings its own click, so the class is found by descent.
+_WrongCall: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def run() -> None:
+    """The `gapmf` command: an error is one line on standard error, and a non-zero exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters gets a "?"
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = _complain("stopped", 130)
+    except _WrongCall as error:
+        code = _complain(error.format_message(), error.exit_code)
+    except (ValueError, OSError) as error:
+        code = _complain(str(error), 1)
+    sys.exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
+    return code
 
 
 def _version(asked: bool) -> None:

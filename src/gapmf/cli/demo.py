@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
@@ -23,7 +22,7 @@ def run(seed: int, console: Console | None = None) -> None:
     console.print(
         "[bold]gapmf[/]: counts ~ Poisson(W h), h ~ Gamma(α, β), with h integrated out.\n\n"
         "The paper's synthetic data: 100 samples of 4 counts from 2 components, at two\n"
-        f"scales (seed {seed}). Compiling, the first time only..."
+        f"scales (seed {seed}). The very first run compiles for some twenty seconds."
     )
     for method in METHODS:
         log_marginal_likelihood([[1, 2]], GaP(np.eye(2) + 1.0), method)
@@ -48,8 +47,8 @@ def run(seed: int, console: Console | None = None) -> None:
         f'"enumerate" is the paper\'s sum: {_terms(first, 2)} terms for V₁, but '
         f"{_terms(second, 2)} for V₂, and\n{_terms(second, 3)} with the third component that "
         "the paper fits there. The other two\ngive the same number at any size of counts.\n\n"
-        f"For V₂ the cost a sample is {split.total:.3f}: {split.data:.3f} for the data and "
-        f"{split.penalty + split.constant:.3f} of self-\nregularisation, "
+        f"For V₂ the cost a sample is {split.total:.4f}: {split.data:.4f} for the data and "
+        f"{split.penalty + split.constant:.4f} of self-\nregularisation, "
         "Σ_k α_k log(1 + |w_k|/β_k), the price of every column of W.\n\n"
         "With your own counts (rows are samples, columns are features):\n"
         "  [green]from gapmf import GaP, log_marginal_likelihood\n"
@@ -65,5 +64,6 @@ def _measure(name: str, X: Any, model: GaP, method: str) -> tuple[str, str, str,
 
 
 def _terms(X: Any, K: int) -> str:
-    """The number of terms for all samples, one after the other, as a power of ten."""
-    return f"10^{math.log10(sum(count_admissible(X, K))):.0f}"
+    """The number of terms for all samples, one after the other, added up."""
+    terms = sum(count_admissible(X, K))
+    return str(terms) if terms < 10**4 else f"{float(terms):.1e}"

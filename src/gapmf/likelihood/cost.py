@@ -114,38 +114,35 @@ def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) 
 
 
 def refuse_if_too_costly(
-    method: str, chosen: Array, costs: Costs, total: Array, K: NDArray[np.int64], max_cost: float
+    method: str, chosen: Array, costs: Costs, total: Array, row: NDArray[np.int64], max_cost: float
 ) -> None:
     """Raise, with the figures and a way out, when the chosen methods exceed the limit.
 
     chosen (N,) are the operations of the chosen methods, total (N,) the counts of the samples
-    and K (N,) the columns that they have to come from.
+    and row (N,) their places in X.
     """
-    needed = chosen.sum()
+    needed = float(chosen.sum())
     if needed <= max_cost and math.isfinite(needed):
         return
-    worst = int(chosen.argmax())
-    reason = f"{_power(needed)} operations, over the limit of {_power(max_cost)}"
+    worst = int(np.lexsort((total, chosen))[-1])
+    reason = f"{_amount(needed)}, over the limit of {max_cost:.2g} operations"
     if method == "enumerate":
         log10_terms = costs.log_terms[worst] / math.log(10)
         reason = f"10^{log10_terms:.1f} terms for its worst sample, {reason}"
     elif method != "auto":
         gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
         if gib > most:
-            reason = f"{_power(gib)} GiB a thread, over the limit of {most:g} GiB"
-    cheapest = costs.operations.min(axis=0).sum()
+            reason = f"{gib:.2g} GiB a thread, over the limit of {most:g} GiB"
+    cheapest = float(costs.operations.min(axis=0).sum())
     if method != "auto" and cheapest <= max_cost:
-        advice = f'use method="auto", which needs {_power(cheapest)} operations'
-    elif math.isfinite(needed):
-        advice = (
-            "use fewer components or samples, or a larger max_cost "
-            "(an operation takes about a nanosecond)"
-        )
+        advice = f'use method="auto", which needs {_amount(cheapest)}'
+    elif needed < 1e14:
+        advice = "use fewer components or samples, or a larger max_cost"
     else:
         advice = "use fewer components"
     raise TooCostlyError(
-        f'the exact likelihood by "{method}" needs {reason} '
-        f"(worst sample: {int(total[worst])} counts, {int(K[worst])} components); {advice}"
+        f'the exact likelihood by "{method}" needs {reason} (worst sample: row {int(row[worst])} '
+        f"of X, with {int(total[worst])} counts); {advice}"
     )
 
 
@@ -153,10 +150,17 @@ def refuse_work(what: str, operations: float, limit: float) -> None:
     """Raise when something other than the likelihood would take more than the limit."""
     if operations > limit:
         raise TooCostlyError(
-            f"{what} would take {_power(operations)} operations (about a nanosecond each), over "
-            f"the limit of {_power(limit)}: use fewer components, or samples with fewer counts"
+            f"{what} would take {_amount(operations)}, over the limit of {limit:.2g} operations: "
+            "use fewer components, or samples with fewer counts"
         )
 
 
-def _power(number: float) -> str:
-    return f"{number:.2g}" if math.isfinite(number) else "more than 1e300"
+def _amount(operations: float) -> str:
+    """A number of operations with the time that it takes: a nanosecond each, about."""
+    if not math.isfinite(operations):
+        return "more memory or operations than there are"
+    seconds = operations * 1e-9
+    for size, unit in ((3.15e7, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{operations:.2g} operations (about {seconds / size:.2g} {unit})"
+    return f"{operations:.2g} operations (about {seconds:.2g} seconds)"

@@ -62,7 +62,21 @@ def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
 
 
 def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
-    """Split C_JL into the KL divergence, R_α and a constant of W, H and β: Eqs. 4, 5 and 6."""
+    """Split C_JL, for all samples, into KL divergence, R_α and the rest: Eqs. 4, 5 and 6.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    H : array-like, (N, K)
+        Activations, ≥ 0: a row a sample.
+    model : GaP
+
+    Returns
+    -------
+    JointCostSplit
+        divergence, penalty and constant; the last depends on X and α alone. Their sum, `total`,
+        is C_JL.
+    """
     check_model(model)
     counts = check_counts(X, n_features=model.n_features)
     H_ = check_activations(H, counts.shape[0], model.n_components)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.distributions import log_one_plus
-from gapmf.errors import InvalidInputError
 from gapmf.likelihood import exact
 from gapmf.likelihood.cost import (
     EXACT_METHODS,
@@ -25,7 +23,7 @@ from gapmf.likelihood.rule import rule_key
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows, take_block
-from gapmf.validation import check_counts, check_option
+from gapmf.validation import check_counts, check_number, check_option
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -79,13 +77,12 @@ def log_marginal_likelihood(
     counts = check_counts(X, n_features=model.n_features)
     method = check_option(method, ("auto", *EXACT_METHODS), "method")
     check_n_jobs(n_jobs)
-    if not (isinstance(max_cost, numbers.Real) and float(max_cost) > 0):
-        raise InvalidInputError(f"max_cost must be a number above 0, but is {max_cost!r}")
+    max_cost = check_number(max_cost, "max_cost", above=0.0)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
-    factor, methods = _log_factors(rows, model, method, n_jobs, max_cost)
+    factor, methods = _log_factors(rows, first, model, method, n_jobs, max_cost)
     per_sample = factor - log_normaliser(model)
-    return LogLikelihood.exact(per_sample[inverse], methods[inverse], method)
+    return LogLikelihood.from_exact(per_sample[inverse], methods[inverse], method)
 
 
 def log_normaliser(model: GaP) -> float:
@@ -94,7 +91,11 @@ def log_normaliser(model: GaP) -> float:
 
 
 class MarginalCostSplit(NamedTuple):
-    """C_ML/N = data + penalty + constant, the split of Eqs. 33 and 34."""
+    """C_ML/N, the mean cost of a sample, as data + penalty + constant: Eqs. 33 and 34.
+
+    penalty is Σ_k α_k log(||w_k||₁ + β_k); the constant −Σ_k α_k log β_k, 0 when β = 1, makes it
+    independent of the scale of W and β: together they are Σ_k α_k log(1 + ||w_k||₁/β_k).
+    """
 
     data: float
     penalty: float
@@ -117,7 +118,7 @@ def split_marginal_cost(X: Any, model: GaP, *, n_jobs: int | None = None) -> Mar
     """
     ll = log_marginal_likelihood(X, model, n_jobs=n_jobs)
     data = -float(ll.per_sample.mean()) - log_normaliser(model)
-    return MarginalCostSplit(data, model.penalty(), -float(model.alpha @ np.log(model.beta)))
+    return MarginalCostSplit(data, model.penalty(), 0.0 - float(model.alpha @ np.log(model.beta)))
 
 
 class _Task(NamedTuple):
@@ -129,26 +130,33 @@ class _Task(NamedTuple):
 
 
 def _log_factors(
-    rows: sp.csr_array, model: GaP, method: str, n_jobs: int | None, max_cost: float
+    rows: sp.csr_array,
+    place: Index,
+    model: GaP,
+    method: str,
+    n_jobs: int | None,
+    max_cost: float,
 ) -> tuple[Array, NDArray[np.str_]]:
-    """The second factor of Eq. 31 for each distinct sample, and the method used for it."""
+    """The second factor of Eq. 31 for each distinct sample, and the method used for it.
+
+    place (N,) are the samples' rows in X, for the messages.
+    """
     N = rows.shape[0]
     groups = list(by_columns(rows, model.W))
     costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
-    n_columns, rule = np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
+    rule = np.zeros(N, dtype=np.int64)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     for members, columns in groups:
         alpha = model.alpha[columns]
         for array, values in zip(costs, predict(rows[members], alpha), strict=True):
             array[..., members] = values
-        n_columns[members] = columns.size
         rule[members] = rule_key(alpha, total[members])
     if method == "auto":
         which = costs.operations.argmin(axis=0)
     else:
         which = np.full(N, EXACT_METHODS.index(method))
     chosen = costs.operations[which, np.arange(N)]
-    refuse_if_too_costly(method, chosen, costs, total, n_columns, max_cost)
+    refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
 
     size = np.diff(rows.indptr)
     tasks = [

@@ -37,7 +37,7 @@ class LogLikelihood:
     method: str
 
     @classmethod
-    def exact(
+    def from_exact(
         cls, per_sample: NDArray[np.float64], methods: NDArray[np.str_], method: str
     ) -> LogLikelihood:
         """A result without error."""
