@@ -44,7 +44,7 @@ class Statistics:
 
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
-    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: Eq. 48, the minimum of Eq. 44 (Eqs. 45 to 47)."""
+    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 48."""
     return beta / alpha * s.c_sum / s.n_draws
 
 

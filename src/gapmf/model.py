@@ -129,7 +129,7 @@ class GaP:
         return frozen(self.W / (self.column_norms + self.beta))
 
     def expected_counts(self) -> Array:
-        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eq. 21."""
+        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eqs. 20 and 21."""
         return self.W @ (self.alpha / self.beta)
 
     @cached_property
@@ -261,7 +261,7 @@ def check_model(model: Any) -> None:
 def _draw_definition(
     model: GaP, n_samples: int, rng: np.random.Generator
 ) -> tuple[Array, NDArray[np.int64]]:
-    """H ~ Gamma(α, β), Eq. 1, then V | H ~ Poisson(WH), Eq. 2."""
+    """H ~ Gamma(α, β), then V | H ~ Poisson(WH): Eqs. 1 and 2."""
     H = rng.gamma(model.alpha, 1.0 / model.beta, (n_samples, model.n_components))
     return H, rng.poisson(H @ model.W.T)
 
@@ -269,7 +269,7 @@ def _draw_definition(
 def _split_counts(
     model: GaP, H: Array, X: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """C | V, H, (N, K, F): each v_fn is split among the components as in Eq. 9 to 11."""
+    """C | V, H, (N, K, F): each v_fn is split among the components, Eqs. 9 to 11."""
     rates = H[:, None, :] * model.W  # (N, F, K)
     total = rates.sum(axis=2, keepdims=True)
     K = model.n_components
@@ -280,14 +280,14 @@ def _split_counts(
 def _draw_theorem_1(
     model: GaP, k: int, n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """c_kn ~ NM(α_k, p_k), (N, F): Eq. 18."""
+    """c_kn ~ NM(α_k, p_k), (N, F), to be added up over k: Eqs. 18 and 19."""
     return model.component(k).rvs(n_samples, rng)
 
 
 def _draw_theorem_2(
     model: GaP, k: int, n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """L_kn ~ NB(α_k, S_k/(S_k+β_k)), Eq. 22, then c_kn ~ Mult(L_kn, w_k/S_k), Eq. 23."""
+    """L_kn ~ NB(α_k, S_k/(S_k+β_k)), then c_kn ~ Mult(L_kn, w_k/S_k): Eqs. 22, 23 and 24."""
     S, beta = model.column_norms[k], model.beta[k]
     if S == 0:
         return np.zeros((n_samples, model.n_features), dtype=np.int64)

@@ -25,10 +25,7 @@ def em_c_step(model: GaP, at: Expectation) -> GaP:
 
 
 def em_ch_step(model: GaP, at: Expectation) -> GaP:
-    """One iteration of EM-CH from an E-step at `model`: the minimum of Q_CH, Eq. 35.
-
-    It is also one multiplicative step of EM-H (Eq. 36), whose expectations are the same.
-    """
+    """One iteration of EM-CH, which is also one multiplicative step of EM-H: Eqs. 35 and 36."""
     return GaP(update_ch(at.statistics), model.alpha, model.beta)
 
 

@@ -1,0 +1,100 @@
+"""The maximum itself, and its certificate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gapmf import GaP, log_marginal_likelihood
+from gapmf.datasets import paper_synthetic
+from gapmf.em.exact_moments import em_c_step
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.maximum import certify, fit_maximum
+from gapmf.em.record import History
+from gapmf.em.start import random_start
+from gapmf.validation import check_counts
+
+
+def _fit(X, W, alpha=1.0, beta=1.0):
+    expect = ExactExpectation(check_counts(X))
+    fit = fit_maximum(expect, GaP(W, alpha, beta), max_iter=1000, history=History())
+    return expect, fit
+
+
+def _start(X, K, seed, alpha=1.0, beta=1.0):
+    a, b = np.broadcast_to(alpha, K).astype(float), np.broadcast_to(beta, K).astype(float)
+    return random_start(X.mean(axis=0), a, b, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), ([0.3, 2.0, 1.0], [1.0, 0.2, 5.0])])
+def test_certificate_of_a_maximum(scale, alpha, beta):
+    X, _ = paper_synthetic(scale, 60, random_state=1)
+    expect, fit = _fit(X, _start(X, 3, 0, alpha, beta), alpha, beta)
+    certificate = certify(expect, fit.model)
+    assert fit.converged
+    assert certificate.projected_gradient < 1e-3
+    assert certificate.identity < 1e-12
+    assert certificate.r.shape == (4,)
+    assert fit.expectation.log_likelihood == pytest.approx(
+        log_marginal_likelihood(X, fit.model).total, rel=1e-12
+    )
+    # no EM step, and no small random step, gains anything
+    at = expect(fit.model)
+    gain = expect(em_c_step(fit.model, at)).log_likelihood - at.log_likelihood
+    assert gain < 1e-7
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        W = fit.model.W * np.exp(rng.normal(0.0, 1e-3, fit.model.W.shape))
+        assert expect(GaP(W, alpha, beta)).log_likelihood < at.log_likelihood + 1e-6
+
+
+def test_certificate_sees_what_is_not_a_maximum():
+    X, truth = paper_synthetic(10.0, 60, random_state=1)
+    expect, fit = _fit(X, _start(X, 2, 0))
+    off = certify(expect, GaP(fit.model.W * [1.0, 1.05]))
+    assert off.projected_gradient > 0.05
+    assert off.identity > 0.01
+    # one column for data from two: another would help, and the score says so
+    _, one = _fit(X, _start(X, 1, 0))
+    score = certify(expect, one.model)
+    assert score.projected_gradient < 1e-6
+    assert score.gains_from_a_column
+    assert score.r.max() > 1.1
+
+
+def test_a_column_comes_back_from_zero():
+    """r_f > 1 at the best single column: an empty second one must leave zero."""
+    X, _ = paper_synthetic(100.0, 50, random_state=0)
+    W = np.column_stack([X.mean(axis=0), np.zeros(4)])
+    _, fit = _fit(X, W)
+    assert fit.model.column_norms.min() > 1.0
+    _, full = _fit(X, _start(X, 2, 0))
+    best = full.expectation.log_likelihood
+    assert fit.expectation.log_likelihood == pytest.approx(best, abs=1e-6)
+
+
+def test_a_column_goes_to_zero():
+    """Data of one component: at some seeds a second column is best empty (max r_f ≤ 1)."""
+    emptied = 0
+    for seed in range(6):
+        X = GaP([[3.0], [1.0], [2.0]], alpha=2.0).sample(80, random_state=seed)
+        expect, fit = _fit(X, _start(X, 2, seed, 2.0), 2.0)
+        one = GaP(X.mean(axis=0)[:, None] / 2.0, 2.0)
+        gain = fit.expectation.log_likelihood - expect(one).log_likelihood
+        r = expect.score(one)
+        assert gain >= -1e-9
+        if (r <= 1).all() and gain < 1e-6:
+            # empty, or a copy: two equal columns are not one here, since their αs add up
+            emptied += fit.model.column_norms.min() < 1e-6
+    assert emptied >= 1
+
+
+def test_features_without_counts_stay_at_zero_and_empty_data_are_legal():
+    X = np.array([[3, 0, 1], [0, 0, 2], [5, 0, 4]])
+    expect, fit = _fit(X, _start(X, 2, 0))
+    assert (fit.model.W[1] == 0).all()
+    assert np.isfinite(certify(expect, fit.model).projected_gradient)
+    nothing = np.zeros((4, 2), dtype=int)
+    _, fit = _fit(nothing, np.zeros((2, 2)))
+    assert fit.expectation.log_likelihood == 0.0
