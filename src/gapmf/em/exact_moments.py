@@ -10,6 +10,8 @@ from gapmf.em.record import History
 from gapmf.m_steps import update_c, update_ch
 from gapmf.model import GaP
 
+_TIMES_SMALL = 5
+
 
 class Fit(NamedTuple):
     """A fitted model, the E-step at it, and whether the stopping rule was met."""
@@ -44,17 +46,20 @@ def fit_em(
     """Iterate one of the EMs until the gain still to come is below `tol` nats a token.
 
     The gain to come is the last gain times λ/(1−λ), λ being the ratio of the last two gains:
-    what a linearly convergent sequence has left.
+    what a linearly convergent sequence has left. It must be small five times in a row: near a
+    saddle gains shrink before they grow.
     """
     at = expect(model)
-    previous_gain = float("inf")
+    previous_gain, times_small = 0.0, 0
     for _ in range(max_iter):
         model = step(model, at)
         before, at = at.log_likelihood, expect(model)
         if history.add(model, at.log_likelihood):
             return Fit(model, at, False)
         gain = at.log_likelihood - before
-        if still_to_gain(gain, previous_gain) < tol * expect.n_tokens:
+        small = still_to_gain(gain, previous_gain) <= tol * expect.n_tokens
+        times_small = times_small + 1 if small else 0
+        if times_small == _TIMES_SMALL:
             return Fit(model, at, True)
         previous_gain = gain
     return Fit(model, at, False)

@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from gapmf.em.exact_moments import Fit, em_c_step
+from gapmf.em.exact_moments import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.em.record import History
 from gapmf.em.start import from_shares
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
+
+
+_WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ def fit_maximum(expect: ExactExpectation, model: GaP, *, max_iter: int, history:
     Every stationary point satisfies Σ_k (α_k/β_k) w_fk = v̄_f, so W is written with the shares
     u_fk of that sum, w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl, u ≥ 0: no scale is left to search,
     all variables are of size one, and a column can go to zero and come back. L-BFGS-B minimises
-    over u; the last step is one of EM-C, which cannot lose.
+    over u, after a few iterations of EM-C, which choose the basin more wisely than its first
+    long steps; the last step is EM-C's again, which cannot lose.
     """
     seen = np.flatnonzero(expect.mean_counts > 0)
     mean = expect.mean_counts[seen]
@@ -100,17 +104,19 @@ def fit_maximum(expect: ExactExpectation, model: GaP, *, max_iter: int, history:
         slope = (slope - (slope * u / total).sum(axis=1, keepdims=True)) / total
         return -at.log_likelihood, slope.ravel()
 
-    stopped = False
-
     def note(intermediate_result: object) -> None:
-        nonlocal stopped
         here, at = latest["point"]
-        stopped = history.add(here, at.log_likelihood)
-        if stopped:
+        if history.add(here, at.log_likelihood):
             raise StopIteration
 
     if seen.size == 0:
         return Fit(model, expect(model), True)
+    warm = fit_em(
+        expect, model, em_c_step, max_iter=min(_WARM_UP, max_iter), tol=0.0, history=history
+    )
+    if history.stopped:
+        return warm
+    model = warm.model
     result = minimize(
         cost,
         _shares(model, expect.mean_counts)[seen].ravel(),
@@ -118,7 +124,13 @@ def fit_maximum(expect: ExactExpectation, model: GaP, *, max_iter: int, history:
         method="L-BFGS-B",
         bounds=[(0.0, None)] * (shape[0] * shape[1]),
         callback=note,
-        options={"maxiter": max_iter, "maxcor": 30, "ftol": 0.0, "gtol": 1e-7, "maxfun": 10**6},
+        options={
+            "maxiter": max(1, max_iter - len(history) - 1),
+            "maxcor": 30,
+            "ftol": 0.0,
+            "gtol": 1e-7,
+            "maxfun": 10**6,
+        },
     )
     best = build(np.asarray(result.x))
     at = expect(best)
@@ -126,6 +138,6 @@ def fit_maximum(expect: ExactExpectation, model: GaP, *, max_iter: int, history:
     after = expect(polished)
     if after.log_likelihood >= at.log_likelihood:
         best, at = polished, after
-    if not stopped:
+    if not history.stopped:
         history.add(best, at.log_likelihood)
-    return Fit(best, at, not stopped and result.nit < max_iter)
+    return Fit(best, at, not history.stopped and len(history) < max_iter)

@@ -38,11 +38,11 @@ class Rates(NamedTuple):
 
 def convergence_rates(expect: ExactExpectation, model: GaP) -> Rates:
     """The eigenvalues of both Jacobians at a stationary point; the first is the rate."""
-    eigenvalues = [
+    em_c, em_ch = (
         np.sort(np.linalg.eigvals(jacobian(expect, model, step)).real)[::-1]
         for step in (em_c_step, em_ch_step)
-    ]
-    return Rates(*eigenvalues, rho=model.column_norms / (model.column_norms + model.beta))
+    )
+    return Rates(em_c, em_ch, model.column_norms / (model.column_norms + model.beta))
 
 
 def jacobian(expect: ExactExpectation, model: GaP, step: Step) -> Array:
@@ -95,6 +95,8 @@ def observed_rate(
     """
     rng = np.random.default_rng(seed)
     off = model.W * rng.uniform(-1e-4, 1e-4, model.W.shape)
+    room = 1e-4 * model.W.sum(axis=1, keepdims=True)  # zeros can only be left upwards
+    off = np.where(room > model.W, room * rng.random(model.W.shape), off)
     first = float(np.linalg.norm(off))
     ratio = np.nan
     for _ in range(n_iter):

@@ -56,6 +56,7 @@ class History:
         self._callbacks = tuple(callbacks)
         self._begin = time.perf_counter()
         self._rows: list[tuple[float, int, Array, float]] = []
+        self.stopped = False
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -70,7 +71,8 @@ class History:
         )
         answers = [callback(record) for callback in self._callbacks]
         self._begin += time.perf_counter() - now
-        return any(answer is True for answer in answers)
+        self.stopped = any(answer is True for answer in answers)
+        return self.stopped
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
         """The history as arrays, one entry an iteration."""
