@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gapmf.em import start
 from gapmf.em.exact_moments import STEPS, Fit, fit_em
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import Certificate, certify, fit_maximum
+from gapmf.em.maximum import WARM_UP, Certificate, certify, fit_maximum, regrow
 from gapmf.em.record import Callback, History
 from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
@@ -69,9 +69,10 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     n_components : int
         K, the number of columns of W.
     algorithm : {"exact", "em-c", "em-ch"}
-        "exact" climbs to the maximum itself on the exact gradient; "em-c" and "em-ch" are the
-        paper's EM algorithms. All use exact moments, for small K: 3 at hundreds or thousands
-        of counts a sample, more when the counts are small.
+        "exact" climbs to the maximum itself on the exact gradient, then looks for a better
+        place for the smallest column; "em-c" and "em-ch" are the paper's EM algorithms. All use
+        exact moments, for small K: 3 at hundreds or thousands of counts a sample, more when
+        the counts are small.
     alpha, beta : float or array-like, (K,)
         Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
         together changes nothing, so β only sets the scale of W.
@@ -166,14 +167,17 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         rng = check_random_state(self.random_state)
         expect = ExactExpectation(counts, self.n_jobs)
         best: tuple[Fit, History] | None = None
-        for _ in range(settings.n_init):
+        for i in range(settings.n_init):
             history = History(self.callbacks or ())
             model = GaP(self._start(expect, settings, rng), settings.alpha, settings.beta)
-            fit = self._climb(expect, model, settings, history)
+            fit = self._climb(i, expect, model, settings, history)
             if best is None or fit.expectation.log_likelihood > best[0].expectation.log_likelihood:
                 best = fit, history
         assert best is not None
-        self._keep(expect, *best)
+        fit, history = best
+        if self.algorithm == "exact" and not history.stopped:
+            fit = regrow(expect, fit, max_iter=settings.max_iter, history=history)
+        self._keep(expect, fit, history)
         return self
 
     def _check(self, counts: sp.csr_array) -> _Settings:
@@ -223,10 +227,18 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         return begin(expect.mean_counts, settings.alpha, settings.beta, rng)
 
     def _climb(
-        self, expect: ExactExpectation, model: GaP, settings: _Settings, history: History
+        self, i: int, expect: ExactExpectation, model: GaP, settings: _Settings, history: History
     ) -> Fit:
         if self.algorithm == "exact":
-            return fit_maximum(expect, model, max_iter=settings.max_iter, history=history)
+            # Every second start goes without the warm-up: it ends in other basins, and some
+            # of these are higher.
+            return fit_maximum(
+                expect,
+                model,
+                max_iter=settings.max_iter,
+                history=history,
+                warm_up=0 if i % 2 else WARM_UP,
+            )
         return fit_em(
             expect,
             model,

@@ -14,7 +14,7 @@ from gapmf.kernels import posterior
 from gapmf.likelihood.cost import refuse_work
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.marginal import log_normaliser
-from gapmf.likelihood.plan import Work, plan_quadrature
+from gapmf.likelihood.plan import Work, columns_met, plan_quadrature
 from gapmf.likelihood.posterior import refuse_impossible
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
@@ -45,8 +45,8 @@ class Expectation:
 class ExactExpectation:
     """Exact E-steps (the expectations of Eqs. 35 to 37) over one data set, loaded once.
 
-    Equal samples are computed once. What depends on the zeros of W alone (which columns can have
-    produced which sample, blocks, quadrature rules) is kept until they change.
+    Equal samples are computed once. Blocks and quadrature rules depend on α and on which columns
+    can have produced which sample; they are kept until that changes.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ class ExactExpectation:
         self._total = np.asarray(self.rows.sum(axis=1)).astype(float)
         factorials = sum_entries(self.rows.indptr, gammaln(self.rows.data + 1.0))
         self._log_factorials = float(self.times @ factorials)
-        self._plan: tuple[bytes, list[Work]] = (b"", [])
+        self._pattern = self._meets = b""
+        self._works_kept: list[Work] = []
 
     def __call__(self, model: GaP, *, zeros_too: bool = False) -> Expectation:
         """The E-step. `zeros_too` fills ratio_sum where w_fk = 0 also (the gradient there)."""
@@ -95,14 +96,20 @@ class ExactExpectation:
         return total / self.n_samples
 
     def _works(self, model: GaP) -> list[Work]:
-        key = (model.W > 0).tobytes() + model.alpha.tobytes()
-        if key != self._plan[0]:
+        """The blocks, made anew only when other columns meet the samples than last time."""
+        positive = model.W > 0
+        pattern = positive.tobytes() + model.alpha.tobytes()
+        if pattern != self._pattern:
             refuse_impossible(self.rows, model.W)
-            works, cost = plan_quadrature(self.rows, model.W, model.alpha)
-            what = f"an E-step with exact moments at {model.n_components} components"
-            refuse_work(what, 2.0 * float(cost.sum()), MAX_ITERATION_COST)
-            self._plan = key, works
-        return self._plan[1]
+            meets = columns_met(self.rows, positive).tobytes() + model.alpha.tobytes()
+            if meets != self._meets:
+                self._works_kept, cost = plan_quadrature(
+                    self.rows, model.W, model.alpha, share=True
+                )
+                what = f"an E-step with exact moments at {model.n_components} components"
+                refuse_work(what, 2.0 * float(cost.sum()), MAX_ITERATION_COST)
+            self._pattern, self._meets = pattern, meets
+        return self._works_kept
 
     def _sums(self, works: list[Work], model: GaP) -> list[tuple[float, Array]]:
         """For each block: its part of the log-likelihood, and Σ_n v_fn E[θ_k / (Pθ)_f]."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gapmf.likelihood.cost import quadrature_cost
 from gapmf.likelihood.rule import Rule, nodes_per_stick, rule_key, simplex_rule
-from gapmf.rows import Block, take_block
+from gapmf.rows import Block, sum_entries, take_block
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -27,16 +27,22 @@ def by_columns(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:
 
     A sample with a count where every w_fk is 0 is impossible and is in no group.
     """
-    present = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
     positive = W > 0
-    meets = (present @ positive.astype(float)) > 0
-    possible = np.asarray(present @ (~positive.any(axis=1)).astype(float)) == 0
+    meets = columns_met(rows, positive)
+    empty = np.asarray(~positive.any(axis=1))
+    possible = sum_entries(rows.indptr, empty[rows.indices].astype(float)) == 0
     patterns, label = np.unique(meets, axis=0, return_inverse=True)
     order = np.argsort(label, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
         able = members[possible[members]]
         if able.size:
             yield able, np.flatnonzero(patterns[label[able[0]]])
+
+
+def columns_met(rows: sp.csr_array, positive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which columns have a positive entry at some feature of a sample, (N, K)."""
+    present = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
+    return np.asarray(present @ positive.astype(float)) > 0
 
 
 def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterator[Index]:
@@ -69,29 +75,55 @@ class Work(NamedTuple):
 
 
 def plan_quadrature(
-    rows: sp.csr_array, W: Array, alpha: Array, *, extra_degree: int = 0
+    rows: sp.csr_array, W: Array, alpha: Array, *, extra_degree: int = 0, share: bool = False
 ) -> tuple[list[Work], Array]:
     """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
 
     Returns them with the predicted operations of each sample, (N,). Samples without counts, and
-    those that no column can have produced, are in no block.
+    those that no column can have produced, are in no block. With `share`, samples get a larger
+    rule than they need where that saves a table of logarithms; without it, nothing that a
+    sample gets depends on its company.
     """
     N = rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(np.int64)
     size = np.diff(rows.indptr)
-    cost = np.zeros(N)
+    cost, largest = np.zeros(N), np.zeros(N, dtype=np.int64)
     works = []
     for members, columns in by_columns(rows, W):
         if columns.size == 0:
             continue
         shapes = alpha[columns]
         degree = total[members] + extra_degree
+        if share:
+            degree = _share_rules(degree, size[members], shapes)
         rule = np.zeros(N, dtype=np.int64)
         rule[members] = rule_key(shapes, degree)
         m = nodes_per_stick(shapes, degree)[0]
         cost[members] = quadrature_cost(m, size[members], columns.size)
+        largest[members] = degree
         for chosen in cut_blocks(members, rule, size, cost):
-            largest = int(total[chosen].max()) + extra_degree
             block = take_block(rows, chosen)
-            works.append(Work(chosen, columns, block, simplex_rule(shapes, largest)))
+            n = int(largest[chosen].max())
+            works.append(Work(chosen, columns, block, simplex_rule(shapes, n)))
     return works, cost
+
+
+def _share_rules(degree: Index, size: Index, alpha: Array) -> Index:
+    """Raise degrees to that of a larger sample where sharing its rule costs less.
+
+    From the largest down: a rule of its own costs a group the logarithms of its features at
+    every node; a shared one costs visits to the nodes that it would not need.
+    """
+    nodes = nodes_per_stick(alpha, degree)[0].astype(float) ** (alpha.size - 1)
+    shared = degree.copy()
+    current_nodes, current_degree = 0.0, 0
+    for key in np.unique(nodes)[::-1]:
+        group = np.flatnonzero(nodes == key)
+        visit = 0.3 * size[group].sum() + 2.0 * group.size
+        logarithms = 12.0 * size[group].max()
+        if current_nodes and current_nodes * visit <= key * (visit + logarithms):
+            shared[group] = current_degree
+        else:
+            current_nodes, current_degree = key, int(degree[group].max())
+            shared[group] = current_degree
+    return shared
