@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from gapmf.em import start
+from gapmf.em.certificate import Certificate, certify
 from gapmf.em.exact_moments import STEPS, Fit, fit_em
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import WARM_UP, Certificate, certify, fit_maximum, regrow
+from gapmf.em.maximum import WARM_UP, fit_maximum, regrow
 from gapmf.em.record import Callback, History
 from gapmf.errors import InvalidInputError
 from gapmf.model import GaP

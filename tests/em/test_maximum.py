@@ -7,9 +7,10 @@ import pytest
 
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.datasets import paper_synthetic
+from gapmf.em.certificate import certify
 from gapmf.em.exact_moments import em_c_step
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import certify, fit_maximum
+from gapmf.em.maximum import fit_maximum
 from gapmf.em.record import History
 from gapmf.em.start import random_start
 from gapmf.validation import check_counts

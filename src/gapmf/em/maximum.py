@@ -1,17 +1,15 @@
-"""The maximum of the marginal likelihood itself, with a certificate."""
+"""The maximum of the marginal likelihood itself."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from gapmf.em.certificate import shares_of
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.record import History
-from gapmf.em.start import from_shares
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
@@ -20,58 +18,6 @@ Array = NDArray[np.float64]
 WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
 _SEED = 0.02  # the share of one feature from which a column is grown
 _RESTARTS = 10  # of the quasi-Newton method at most; two are usual
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How near a model is to a maximum of the marginal likelihood.
-
-    Attributes
-    ----------
-    projected_gradient : float
-        The largest violation of the first-order conditions, in nats: of moving a feature's
-        whole mean count to a better component, or of any positive w_fk being off its optimum.
-    identity : float
-        The largest relative deviation from Σ_k (α_k/β_k) w_fk = v̄_f, which holds at every
-        stationary point.
-    r : array, (F,)
-        The score test for one column more: where r_f > 1 a new column would raise the
-        likelihood, at first by N (α/β) (r_f − 1) nats a unit of w_f.
-    """
-
-    projected_gradient: float
-    identity: float
-    r: Array
-
-    @property
-    def gains_from_a_column(self) -> bool:
-        """Whether some feature would gain from one column more (max r_f > 1, to 1e-6)."""
-        return bool(self.r.max() > 1.0 + 1e-6)
-
-
-def certify(expect: ExactExpectation, model: GaP) -> Certificate:
-    """The certificate of a model for the data that `expect` holds."""
-    at = expect(model, zeros_too=True)
-    mean = expect.mean_counts
-    # In nats: u_fk is the part of v̄_f that component k explains, w_fk = (β_k/α_k) v̄_f u_fk.
-    gradient = at.gradient * (model.beta / model.alpha) * mean[:, None]
-    shares = _shares(model, mean)
-    projected = shares - np.maximum(shares - gradient, 0.0)
-    identity = model.W @ (model.alpha / model.beta)
-    seen = mean > 0
-    deviation = np.abs(identity[seen] / mean[seen] - 1.0).max() if seen.any() else 0.0
-    return Certificate(
-        float(np.abs(np.where(np.abs(gradient) < np.abs(projected), gradient, projected)).max()),
-        float(deviation),
-        expect.score(model),
-    )
-
-
-def _shares(model: GaP, mean_counts: Array) -> Array:
-    """u_fk = (α_k/β_k) w_fk / v̄_f, (F, K); zero for features without counts."""
-    expected = model.W * (model.alpha / model.beta)
-    seen = mean_counts[:, None] > 0
-    return np.divide(expected, mean_counts[:, None], out=np.zeros_like(expected), where=seen)
 
 
 def fit_maximum(
@@ -135,13 +81,13 @@ def regrow(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histor
         k = int(model.shares.argmin())
         others = np.delete(np.arange(model.n_components), k)
         mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
-        shares = _shares(model, mean)
+        shares = shares_of(model, mean)
         left = np.where(shares[:, others].sum(axis=1, keepdims=True) > 0, shares[:, others], 1.0)
         shapes, rates = alpha[others], beta[others]
         smaller = GaP(from_shares(left, mean, shapes, rates), shapes, rates)
         without = fit_maximum(expect, smaller, max_iter=max_iter, history=History(), warm_up=5)
         grown = np.zeros_like(shares)
-        grown[:, others] = _shares(without.model, mean)
+        grown[:, others] = shares_of(without.model, mean)
         grown[int(expect.score(without.model).argmax()), k] = _SEED
         grown[mean == 0] = 1.0
         again = GaP(from_shares(grown, mean, alpha, beta), alpha, beta)
@@ -168,7 +114,7 @@ class _Problem:
         self._alpha, self._beta = model.alpha, model.beta
         self._seen = np.flatnonzero(expect.mean_counts > 0)
         self._shape = self._seen.size, model.n_components
-        self.start = _shares(model, expect.mean_counts)[self._seen].ravel()
+        self.start = shares_of(model, expect.mean_counts)[self._seen].ravel()
         self._at: tuple[GaP, float] = model, np.nan
 
     def model(self, u: Array) -> GaP:
