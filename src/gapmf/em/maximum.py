@@ -10,6 +10,7 @@ from gapmf.em.certificate import shares_of
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.record import History
+from gapmf.em.start import from_shares
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ Array = NDArray[np.float64]
 
 
 def from_shares(shares: Array, mean_counts: Array, alpha: Array, beta: Array) -> Array:
-    """w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl: the rows sum as in Eq. 49, for any u (F, K) ≥ 0."""
+    """w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl, for any u (F, K) ≥ 0: the rows sum as in Eq. 49."""
     total = shares.sum(axis=1, keepdims=True)
     return np.asarray(beta / alpha * mean_counts[:, None] * shares / total)
 

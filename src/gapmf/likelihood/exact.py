@@ -41,7 +41,7 @@ def by_enumeration(block: Block, p: Array, alpha: Array) -> Array:
 
 
 def by_polynomial(block: Block, p: Array, alpha: Array) -> Array:
-    """The sum of Eq. 31 gathered by L, one coefficient for each L = (L_1 … L_K)."""
+    """The same sum gathered by L, one coefficient for each value of L: Eq. 31."""
     log_total: Array = polynomial.log_totals(block.indptr, block.indices, block.counts, p, alpha)
     return log_total - _log_factorials(block)
 
