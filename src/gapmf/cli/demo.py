@@ -63,7 +63,7 @@ def run(seed: int, console: Console | None = None) -> None:
     table.add_column("log-likelihood", justify="right")
     table.add_column("gradient left", justify="right")
     table.add_column("largest r", justify="right")
-    table.add_column("share of each component, %")
+    table.add_column("shares, %")
     for K in (1, 2, 3):
         est = GammaPoissonMF(K, random_state=seed).fit(second)
         shares = "  ".join(f"{100 * share:.1f}" for share in sorted(est.model_.shares)[::-1])
@@ -71,8 +71,9 @@ def run(seed: int, console: Console | None = None) -> None:
         table.add_row(str(K), f"{est.log_likelihood_:.3f}", f"{gradient:.0e}", f"{r:.3f}", shares)
     console.print(table)
     console.print(
-        "r > 1 says that one component more would raise the likelihood at first; from two to\n"
-        "three it gains next to nothing, for four more parameters: two are enough.\n\n"
+        "r > 1 in some feature: one component more would raise the likelihood at first.\n"
+        "From two to three that is next to nothing, for four more parameters: two are\n"
+        "enough.\n\n"
         "With your own counts (rows are samples, columns are features):\n"
         "  [green]from gapmf import GammaPoissonMF\n"
         "  est = GammaPoissonMF(n_components=3, random_state=0).fit(X)\n"
