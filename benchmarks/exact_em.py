@@ -19,13 +19,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from gapmf import GammaPoissonMF, GaP
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.em.exact_moments import STEPS, fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.maximum import WARM_UP, fit_maximum
 from gapmf.em.record import History
 from gapmf.em.start import random_start
-from gapmf.validation import check_counts
 
 K = 3
 

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from gapmf import GaP, count_admissible, log_marginal_likelihood
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.errors import TooCostlyError
 from gapmf.likelihood.cost import EXACT_METHODS, predict
-from gapmf.validation import check_counts
 
 SLOWEST = 3e10  # predicted operations above which this table does not wait for a cell
 

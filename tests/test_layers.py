@@ -15,6 +15,7 @@ ROOT = Path(gapmf.__file__).parent
 LAYERS = [
     {"errors"},
     {"validation", "rows", "parallel"},
+    {"counts"},
     {"distributions"},
     {"model"},
     {"kernels", "datasets", "m_steps"},

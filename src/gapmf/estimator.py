@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from gapmf.counts import check_counts
 from gapmf.em import start
 from gapmf.em.certificate import Certificate, certify
 from gapmf.em.exact_moments import STEPS, Fit, fit_em
@@ -23,7 +24,6 @@ from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.validation import (
-    check_counts,
     check_number,
     check_option,
     check_positive,

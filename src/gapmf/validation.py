@@ -1,14 +1,9 @@
-"""The one door through which data and parameters come in.
-
-`check_counts` takes every kind of X that gapmf accepts (NumPy, SciPy sparse, pandas, polars,
-nested lists) to one kind: a canonical CSR array of int64 counts, samples × features. Sparse
-input is never made dense.
-"""
+"""The one door through which parameters come in: checked once, with an error that helps."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, cast
 
@@ -17,248 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from gapmf.errors import InvalidInputError
-
-LARGEST_COUNT = 2**53  # whole numbers are exact in float64 up to here
-_BLOCK_CELLS = 1 << 20  # dense input is looked at in blocks of about this many cells
-
-_EXPECTED = "counts must be whole numbers from 0 to 2**53"
-_ADVICE = {
-    "negative": "pass raw counts, before centring or scaling",
-    "not whole": "pass raw counts, not normalised or log-transformed values",
-    "missing": "fill or drop missing values first",
-    "infinite": "replace or drop infinite values first",
-    "too large": "larger ones are not exact in float64",
-    "text": "drop columns of names (or make them the index), convert digits to numbers, "
-    "and count words first (sklearn's CountVectorizer)",
-    "not a number": "convert the values to numbers first",
-}
-
-
-def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> sp.csr_array:
-    """Return X as a canonical CSR array of int64 counts, or say where it is wrong.
-
-    Parameters
-    ----------
-    X : array, SciPy sparse matrix or array, pandas or polars frame, nested list; (N, F)
-        Whole numbers ≥ 0 of any dtype, objects that hold numbers included.
-    n_features : int, optional
-        The number of features that X must have.
-    name : str
-        What the error messages call X.
-
-    Returns
-    -------
-    csr_array of int64, (N, F)
-        Sorted indices, no duplicates, no stored zeros. It may share memory with X and is
-        to be read only.
-    """
-    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
-    if kind == "LazyFrame":
-        raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
-    if package in ("pandas", "polars") and kind == "DataFrame":
-        counts = _from_frame(X, package, name)
-    elif sp.issparse(X):
-        counts = _from_sparse(X, None, name)
-    else:
-        counts = _from_dense(_as_array(X, name), name)
-    if n_features is not None and counts.shape[1] != n_features:
-        raise InvalidInputError(
-            f"{name} has {counts.shape[1]} features (columns), but the model has {n_features}: "
-            f"give {name} the features that the model was made with, in the same order. "
-            f"{name} is samples × features, W features × components: is one transposed?"
-        )
-    totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
-    if totals.max() > LARGEST_COUNT:
-        # reduceat gives an empty row its neighbour's first entry, which is in range by now
-        raise InvalidInputError(
-            f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
-            "beyond what float64 counts exactly"
-        )
-    return counts
-
-
-def _from_frame(frame: Any, package: str, name: str) -> sp.csr_array:
-    """Counts from a pandas or polars frame, column by column: each keeps its own type."""
-    _check_shape(frame.shape, name)
-    labels = list(frame.columns)
-    if package == "pandas" and all(_plainly_sparse(dtype) for dtype in frame.dtypes):
-        return _from_sparse(frame.sparse.to_coo(), labels, name)
-    columns, rows, bad = [], [], []
-    for f in range(len(labels)):
-        column = frame.iloc[:, f] if package == "pandas" else frame.to_series(f)
-        values = _column_values(column, package)
-        at = _first_bad(values)
-        if at is not None:
-            bad.append((at, f, values[at]))
-            continue
-        rows.append(np.flatnonzero(values))
-        columns.append(values[rows[-1]].astype(np.int64))
-    if bad:
-        row, f, value = min(bad, key=lambda place: place[:2])
-        _refuse(value, row, f, labels, name)
-    indptr = np.concatenate([[0], np.cumsum([part.size for part in rows])])
-    by_column = (np.concatenate(columns), np.concatenate(rows), indptr)
-    return sp.csr_array(sp.csc_array(by_column, shape=frame.shape))
-
-
-def _plainly_sparse(dtype: Any) -> bool:
-    """Whether a pandas dtype is sparse, numeric and filled with zeros."""
-    fill = getattr(dtype, "fill_value", None)
-    return fill is not None and fill == 0 and np.dtype(dtype.subtype).kind in "uif"
-
-
-def _column_values(column: Any, package: str) -> NDArray[Any]:
-    """A column of a frame as a NumPy array: numbers, or objects where there is something else."""
-    if package == "polars":
-        numbers_ = column.dtype.is_integer() or column.dtype.is_float()
-        plain = numbers_ and str(column.dtype) not in ("Int128", "UInt128")
-        if (plain or str(column.dtype) == "Boolean") and column.null_count() == 0:
-            return np.asarray(column.to_numpy())
-        return np.array([*column.to_list(), None], dtype=object)[:-1]
-    plain_dtype = getattr(column.dtype, "numpy_dtype", None)  # of a nullable column
-    if plain_dtype is not None and not column.isna().any():
-        return np.asarray(column.to_numpy(dtype=plain_dtype))
-    return np.asarray(column.to_numpy())
-
-
-def _as_array(values: Any, name: str) -> NDArray[Any]:
-    if np.ma.is_masked(values):
-        row, column = (int(i[0]) for i in np.nonzero(np.atleast_2d(np.ma.getmaskarray(values))))
-        raise InvalidInputError(f"{name}[{row}, {column}] is masked: {_ADVICE['missing']}")
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind in "UScM" and not isinstance(values, np.ndarray):
-            # NumPy has turned all cells of a list into the type of the worst one.
-            array = np.array(values, dtype=object)
-    except ValueError:  # numpy says "inhomogeneous shape"
-        raise InvalidInputError(
-            f"{name} is ragged: every row (sample) must have the same number of features"
-        ) from None
-    if array.ndim == 0:
-        raise InvalidInputError(
-            f"{name} must be a 2-D array, sparse matrix or frame of counts, samples × features, "
-            f"but is {type(values).__name__}: {_short(values)}"
-        )
-    _check_shape(array.shape, name)
-    return array
-
-
-def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    if len(shape) != 2:
-        advice = ""
-        if len(shape) == 1:
-            advice = (
-                f"; for one sample use {name}.reshape(1, -1), for one feature {name}.reshape(-1, 1)"
-            )
-        raise InvalidInputError(
-            f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}{advice}"
-        )
-    if 0 in shape:
-        raise InvalidInputError(
-            f"{name} is empty: it has {shape[0]} samples (rows) and {shape[1]} features "
-            "(columns), and at least one of each is needed"
-        )
-
-
-def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
-    """Canonical counts from any SciPy format; the caller's matrix is left as it was.
-
-    The stored entries are checked in their own type, before duplicates are added: two uint8
-    entries of 200 make 400, and two halves are two bad cells.
-    """
-    _check_shape(matrix.shape, name)
-    if matrix.dtype.kind not in "buif":
-        raise InvalidInputError(
-            f"{name} is a sparse matrix of dtype {matrix.dtype}: {_EXPECTED}; "
-            f"{_ADVICE['not a number']}"
-        )
-    if matrix.format not in ("csr", "csc"):
-        matrix = matrix.tocoo()
-    if _first_bad(matrix.data) is not None:
-        cells = matrix.tocoo()
-        bad = np.flatnonzero(~_is_count(cells.data))
-        at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
-        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
-    counts = sp.csr_array(matrix.astype(np.int64, copy=False))
-    if not counts.has_canonical_format:
-        counts = counts.copy()
-        counts.sum_duplicates()
-    if not counts.data.all():
-        counts = counts.copy()
-        counts.eliminate_zeros()
-    return counts
-
-
-def _from_dense(array: NDArray[Any], name: str) -> sp.csr_array:
-    n_rows = max(1, _BLOCK_CELLS // array.shape[1])
-    blocks = []
-    for start in range(0, array.shape[0], n_rows):
-        block = array[start : start + n_rows]
-        at = _first_bad(block.reshape(-1))
-        if at is not None:
-            row, column = divmod(at, array.shape[1])
-            _refuse(block[row, column], start + row, column, None, name)
-        blocks.append(sp.csr_array(block.astype(np.int64, copy=False)))
-    return blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks, format="csr"))
-
-
-def _first_bad(values: NDArray[Any]) -> int | None:
-    """The position of the first value that is not a count."""
-    good = _is_count(values)
-    return None if good.all() else int(good.argmin())
-
-
-def _is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of these are whole numbers from 0 to 2**53."""
-    kind = values.dtype.kind
-    if kind == "b":
-        return np.ones(values.shape, dtype=bool)
-    if kind == "O":
-        return np.array([_fault(value) is None for value in values], dtype=bool)
-    if kind not in "uif":
-        return np.zeros(values.shape, dtype=bool)
-    if values.dtype == np.float16:
-        values = values.astype(np.float32)  # where the limit is finite
-    with np.errstate(invalid="ignore"):  # NaN compares false: that is what is wanted
-        good = (values >= 0) & (values <= LARGEST_COUNT)
-        if kind == "f":
-            good &= values == np.floor(values)
-    return np.asarray(good)
-
-
-def _fault(value: Any) -> str | None:
-    """What keeps `value` from being a count, as a key of the table of advice."""
-    if isinstance(value, (str, bytes)):
-        return "text"
-    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
-        missing = value is None or type(value).__name__ in ("NAType", "NaTType")
-        return "missing" if missing else "not a number"
-    number: Any = value
-    is_nan = number.is_nan() if isinstance(number, Decimal) else number != number  # noqa: PLR0124
-    if is_nan:
-        return "missing"
-    if number in (float("inf"), float("-inf")):
-        return "infinite"
-    if number < 0:
-        return "negative"
-    if number != int(number):
-        return "not whole"
-    return "too large" if number > LARGEST_COUNT else None
-
-
-def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
-    is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
-    fault = _fault(value) or "not a number"
-    is_text = isinstance(value, (str, bytes))  # NumPy's too, whose repr names their type
-    if is_number:
-        value = value.item()
-    elif is_text:
-        value = str(value) if isinstance(value, str) else bytes(value)
-    shown = _short(value)
-    label = "" if labels is None else f" (column {labels[column]!r})"
-    raise InvalidInputError(
-        f"{name}[{row}, {column}]{label} is {shown} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
-    )
 
 
 def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
@@ -377,11 +130,12 @@ def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         advice = "; use .toarray()" if sp.issparse(value) else ""
         raise InvalidInputError(
-            f"{name} must be {expected}, but is {type(value).__name__}: {_short(value)}{advice}"
+            f"{name} must be {expected}, but is {type(value).__name__}: {shorten(value)}{advice}"
         ) from None
 
 
-def _short(value: object) -> str:
+def shorten(value: object) -> str:
+    """The repr of a value, cut to a line."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of more digits than Python prints

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gapmf import GaP
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.certificate import certify
 from gapmf.em.exact_moments import STEPS, em_c_step, em_ch_step, fit_em, still_to_gain
@@ -16,7 +17,6 @@ from gapmf.em.maximum import fit_maximum
 from gapmf.em.record import History
 from gapmf.em.start import mean_start, perturbed_mean_start, random_start
 from gapmf.m_steps import update_h
-from gapmf.validation import check_counts
 from strategies import problems
 
 

@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 
 import naive
 from gapmf import GaP, count_admissible, log_marginal_likelihood, posterior_moments
+from gapmf.counts import check_counts
 from gapmf.em.expectation import ExactExpectation
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.likelihood.posterior import law_of_sizes
-from gapmf.validation import check_counts
 from strategies import problems
 
 

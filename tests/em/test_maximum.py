@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gapmf import GaP, log_marginal_likelihood
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.certificate import certify
 from gapmf.em.exact_moments import em_c_step
@@ -13,7 +14,6 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.em.maximum import fit_maximum, regrow
 from gapmf.em.record import History
 from gapmf.em.start import random_start
-from gapmf.validation import check_counts
 
 
 def _fit(X, W, alpha=1.0, beta=1.0):

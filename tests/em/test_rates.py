@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gapmf import GaP
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.exact_moments import em_c_step, em_ch_step
 from gapmf.em.expectation import ExactExpectation
@@ -13,7 +14,6 @@ from gapmf.em.maximum import fit_maximum
 from gapmf.em.rates import convergence_rates, jacobian, observed_rate, scale_matrix
 from gapmf.em.record import History
 from gapmf.em.start import random_start
-from gapmf.validation import check_counts
 
 PROBLEMS = [
     (scale, K, alpha)

@@ -10,9 +10,9 @@ from hypothesis import given
 
 import naive
 from gapmf import GaP, count_admissible, log_marginal_likelihood
+from gapmf.counts import check_counts
 from gapmf.errors import GapmfError, TooCostlyError
 from gapmf.likelihood.cost import EXACT_METHODS, predict
-from gapmf.validation import check_counts
 from strategies import problems
 
 

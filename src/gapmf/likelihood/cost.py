@@ -14,11 +14,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from gapmf.counts import check_counts
 from gapmf.distributions import log_rising
 from gapmf.errors import TooCostlyError
 from gapmf.likelihood.rule import nodes_per_stick
 from gapmf.rows import sum_entries
-from gapmf.validation import check_counts, check_whole
+from gapmf.validation import check_whole
 
 EXACT_METHODS = ("enumerate", "polynomial", "quadrature")
 MAX_COST = 1e12  # operations a call, over its distinct samples: a quarter of an hour or so

@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp, xlogy
 
+from gapmf.counts import check_counts
 from gapmf.model import GaP, check_model
-from gapmf.validation import check_activations, check_counts
+from gapmf.validation import check_activations
 
 _BLOCK_ENTRIES = 1 << 18  # entries of X whose rates are held at once
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.counts import check_counts
 from gapmf.distributions import log_one_plus
 from gapmf.likelihood import exact
 from gapmf.likelihood.cost import (
@@ -23,7 +24,7 @@ from gapmf.likelihood.rule import rule_key
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows, take_block
-from gapmf.validation import check_counts, check_number, check_option
+from gapmf.validation import check_number, check_option
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

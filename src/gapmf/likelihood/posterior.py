@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import polynomial
 from gapmf.kernels import posterior as kernel
@@ -23,7 +24,6 @@ from gapmf.likelihood.plan import Work, plan_quadrature
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows
-from gapmf.validation import check_counts
 
 Array = NDArray[np.float64]
 
