@@ -24,6 +24,8 @@ from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.validation import (
+    as_float,
+    check_alpha,
     check_number,
     check_option,
     check_positive,
@@ -50,13 +52,22 @@ class _Settings:
     components: Array | None
 
 
-def _is_symmetric(model: GaP) -> bool:
-    """Whether all columns of W have the same direction, to a part in a million."""
+def _did_not_leave(
+    expect: ExactExpectation, fit: Fit, rng: np.random.Generator, tol: float
+) -> bool:
+    """Whether all columns have one direction though a perturbed start would gain."""
+    model = fit.model
     norms = model.column_norms
     if model.n_components == 1 or not (norms > 0).all():
         return False
-    directions = model.W / norms
-    return bool(np.ptp(directions, axis=1).max() < 1e-6)
+    if np.ptp(model.W / norms, axis=1).max() > 1e-6:
+        return False
+    W = start.perturbed_mean_start(expect.mean_counts, model.alpha, model.beta, rng)
+    other = fit_maximum(
+        expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
+    )
+    gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
+    return gain > max(tol * expect.n_tokens, 1e-6)
 
 
 class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
@@ -174,11 +185,15 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
             fit = self._climb(i, expect, model, settings, history)
             if best is None or fit.expectation.log_likelihood > best[0].expectation.log_likelihood:
                 best = fit, history
+            if history.stopped:
+                break
         assert best is not None
         fit, history = best
-        if self.algorithm == "exact" and not history.stopped:
-            fit = regrow(expect, fit, max_iter=settings.max_iter, history=history)
-        self._keep(expect, fit, history)
+        if self.algorithm == "exact":
+            room = settings.max_iter - len(history) - 1
+            if room > 0:
+                fit = regrow(expect, fit, max_iter=room, history=history)
+        self._keep(expect, fit, history, rng)
         return self
 
     def _check(self, counts: sp.csr_array) -> _Settings:
@@ -187,11 +202,13 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         check_option(self.algorithm, ALGORITHMS, "algorithm")
         check_n_jobs(self.n_jobs)
         max_iter = MAX_ITER if self.max_iter is None else check_whole(self.max_iter, "max_iter")
-        callbacks = self.callbacks or ()
-        if not all(callable(callback) for callback in callbacks):
-            raise InvalidInputError("callbacks must be callables, each taking one record")
+        callbacks = () if self.callbacks is None else self.callbacks
+        if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+            raise InvalidInputError(
+                f"callbacks must be a list of callables, each taking one record, but is {callbacks!r}"
+            )
         return _Settings(
-            alpha=check_positive(self.alpha, K, "alpha"),
+            alpha=check_alpha(self.alpha, K),
             beta=check_positive(self.beta, K, "beta"),
             max_iter=max_iter,
             tol=check_number(self.tol, "tol", least=0.0),
@@ -205,11 +222,23 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.init, str):
             check_option(self.init, ("mean", "random"), "init")
             return None
-        components = GaP(np.transpose(np.asarray(self.init))).W.T
+        components = as_float(
+            self.init, "init", "'mean', 'random' or numbers, components × features"
+        )
         if components.shape != (K, counts.shape[1]):
             raise InvalidInputError(
                 f"init must have shape {(K, counts.shape[1])}, components × features, "
                 f"but has shape {components.shape}"
+            )
+        bad = ~(np.isfinite(components) & (components >= 0))
+        if bad.any():
+            k, f = np.unravel_index(int(bad.argmax()), bad.shape)
+            raise InvalidInputError(
+                f"init[{k}, {f}] is {components[k, f]}: it must be finite and 0 or more"
+            )
+        if self.n_init != 1:
+            raise InvalidInputError(
+                "with components in init every start is the same: n_init must be 1"
             )
         unmet = np.flatnonzero((components.sum(axis=0) == 0) & (np.asarray(counts.sum(axis=0)) > 0))
         if unmet.size:
@@ -240,6 +269,12 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
                 history=history,
                 warm_up=0 if i % 2 else WARM_UP,
             )
+
+        def left(fit: Fit) -> float:
+            """What a short climb from here gains: EM may be slow rather than done."""
+            climb = fit_maximum(expect, fit.model, max_iter=25, history=History(), warm_up=0)
+            return climb.expectation.log_likelihood - fit.expectation.log_likelihood
+
         return fit_em(
             expect,
             model,
@@ -247,10 +282,15 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
             max_iter=settings.max_iter,
             tol=settings.tol,
             history=history,
+            left=left,
         )
 
-    def _keep(self, expect: ExactExpectation, fit: Fit, history: History) -> None:
+    def _keep(
+        self, expect: ExactExpectation, fit: Fit, history: History, rng: np.random.Generator
+    ) -> None:
         model = fit.model
+        certificate = certify(expect, model, fit.expectation)
+        stuck = _did_not_leave(expect, fit, rng, self.tol)
         self.model_ = model
         self.components_ = model.W.T.copy()
         self.alpha_ = model.alpha.copy()
@@ -259,20 +299,26 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = len(history)
         self.converged_ = fit.converged
         self.history_ = history.arrays(model.n_components)
-        self.certificate_: Certificate = certify(expect, model)
+        self.certificate_: Certificate = certificate
         self.n_features_in_ = model.n_features
-        if not fit.converged:
+        if not fit.converged and not history.stopped:
+            advice = "raise max_iter" if self.algorithm == "exact" else "raise max_iter or tol"
             warnings.warn(
                 f"{self.algorithm} stopped after {self.n_iter_} iterations before it converged: "
-                "raise max_iter or tol",
+                + advice,
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        if _is_symmetric(model):
+        if stuck:
             warnings.warn(
-                "all components are the same up to scale: either one component explains the "
-                "counts, or the fit did not leave its symmetric starting point; try another "
-                "random_state, init='random', or n_init > 1",
+                "the fit did not leave its symmetric starting point: all components are the same "
+                "up to scale, and others are better; try another random_state or init='random'",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags

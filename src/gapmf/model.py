@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from gapmf.distributions import NegativeMultinomial, negative_binomial
 from gapmf.errors import InvalidInputError
 from gapmf.validation import (
+    check_alpha,
     check_dictionary,
     check_option,
     check_positive,
@@ -72,7 +73,7 @@ class GaP:
         W = check_dictionary(W)
         set_once = object.__setattr__
         set_once(self, "W", W)
-        set_once(self, "alpha", check_positive(alpha, W.shape[1], "alpha"))
+        set_once(self, "alpha", check_alpha(alpha, W.shape[1]))
         set_once(self, "beta", check_positive(beta, W.shape[1], "beta"))
         with np.errstate(over="ignore"):
             bounded = np.isfinite(W.sum(axis=0) + self.beta).all()

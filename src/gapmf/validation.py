@@ -31,7 +31,9 @@ def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
     return frozen(array)
 
 
-def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np.float64]:
+def check_positive(
+    value: ArrayLike, n_components: int, name: str, largest: float = 1e100
+) -> NDArray[np.float64]:
     """A read-only (K,) float64 copy of alpha or beta: a scalar or K numbers, finite, > 0."""
     array = as_float(value, name, f"a number, or {n_components} numbers, one a component")
     if array.ndim > 1:
@@ -48,8 +50,10 @@ def check_positive(value: ArrayLike, n_components: int, name: str) -> NDArray[np
         place = f"{name}[{int(bad.argmax())}]" if array.ndim else name
         shown = float(array.flat[int(bad.argmax())])
         raise InvalidInputError(f"{place} is {shown}: it must be finite and greater than 0")
-    if array.min() < 1e-100 or array.max() > 1e100:
-        raise InvalidInputError(f"{name} must lie between 1e-100 and 1e100, but is {value!r}")
+    if array.min() < 1e-100 or array.max() > largest:
+        raise InvalidInputError(
+            f"{name} must lie between 1e-100 and {largest:g}, but is {shorten(value)}"
+        )
     return frozen(np.broadcast_to(array, (n_components,)))
 
 
@@ -68,6 +72,15 @@ def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArra
             f"H[{n}, {k}] is {array[n, k]}: activations must be finite and 0 or more"
         )
     return array
+
+
+# Beyond this a Gamma(α, β) is a constant to all digits, and differences of log Γ have none left.
+LARGEST_ALPHA = 1e15
+
+
+def check_alpha(value: ArrayLike, n_components: int) -> NDArray[np.float64]:
+    """A read-only (K,) float64 copy of alpha."""
+    return check_positive(value, n_components, "alpha", LARGEST_ALPHA)
 
 
 def check_whole(value: Any, name: str, least: int = 1) -> int:

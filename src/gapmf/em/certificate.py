@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.em.expectation import ExactExpectation
+from gapmf.em.expectation import ExactExpectation, Expectation
+from gapmf.em.start import shares_of
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
@@ -20,46 +21,46 @@ class Certificate:
     Attributes
     ----------
     projected_gradient : float
-        The largest violation of the first-order conditions, in nats a unit of share (the share
-        u_fk of feature f's mean count that component k explains): |∂C_ML/∂u_fk| where
-        u_fk > 0, and only what would push it up where u_fk = 0. Zero at a maximum.
+        The largest first-order gain, in nats, from moving one share u_fk (the part of feature
+        f's mean count that component k explains) as far as it can go: up by a whole share, or
+        down to zero. Zero at a maximum.
     identity : float
-        The largest relative deviation from Σ_k (α_k/β_k) w_fk = v̄_f, which holds at every
-        stationary point.
-    r : array, (F,)
-        The score test for one column more: where r_f > 1 a new column would raise the
-        likelihood, at first by N (α/β) (r_f − 1) nats a unit of w_f. One on average at the
-        truth.
+        The largest deviation from Σ_k (α_k/β_k) w_fk = v̄_f, relative to v̄_f, which holds at
+        every stationary point.
+    r, r_error : arrays, (F,)
+        The score test for one column more, and its standard error over samples. Where r_f > 1 a
+        new column would raise the likelihood, at first by N (α/β) (r_f − 1) nats a unit of
+        w_f; but r_f is one only on average at the truth, so look at z = (r − 1) / r_error.
     """
 
     projected_gradient: float
     identity: float
     r: Array
+    r_error: Array
 
     @property
-    def gains_from_a_column(self) -> bool:
-        """Whether some feature would gain from one column more (max r_f > 1, to 1e-6)."""
-        return bool(self.r.max() > 1.0 + 1e-6)
+    def z(self) -> Array:
+        """How many standard errors r_f lies above one, (F,)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num((self.r - 1.0) / self.r_error, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def certify(expect: ExactExpectation, model: GaP) -> Certificate:
-    """The certificate of a model for the data that `expect` holds."""
-    at = expect(model, zeros_too=True)
-    mean = expect.mean_counts
-    gradient = at.gradient * (model.beta / model.alpha) * mean[:, None]
-    shares = shares_of(model, mean)
-    projected = shares - np.maximum(shares - gradient, 0.0)
-    seen = mean > 0
-    expected = model.expected_counts()[seen] / mean[seen]
+def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None) -> Certificate:
+    """The certificate of a model for the data that `expect` holds; `at` is an E-step there."""
+    at = at or expect(model)
+    mean, seen = expect.mean_counts, expect.mean_counts > 0
+    with np.errstate(invalid="ignore"):  # inf · 0 where w is next to nothing
+        gradient = at.gradient[seen] * (model.beta / model.alpha) * mean[seen, None]
+        down = shares_of(model, mean)[seen] * gradient
+    useless = (at.gradient * model.W)[~seen]  # what explains no counts had better be zero
+    expected = model.expected_counts()
+    deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
+    r, r_error = expect.score(model)
     return Certificate(
-        projected_gradient=float(np.abs(projected).max()),
-        identity=float(np.abs(expected - 1.0).max(initial=0.0)),
-        r=expect.score(model),
+        projected_gradient=float(
+            max(np.nanmax([-gradient, down], initial=0.0), useless.max(initial=0.0))
+        ),
+        identity=float(max(deviation, expected[~seen].max(initial=0.0))),
+        r=r,
+        r_error=r_error,
     )
-
-
-def shares_of(model: GaP, mean_counts: Array) -> Array:
-    """u_fk = (α_k/β_k) w_fk / v̄_f, (F, K); zero for features without counts."""
-    expected = model.W * (model.alpha / model.beta)
-    seen = mean_counts[:, None] > 0
-    return np.divide(expected, mean_counts[:, None], out=np.zeros_like(expected), where=seen)

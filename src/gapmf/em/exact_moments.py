@@ -11,6 +11,7 @@ from gapmf.m_steps import update_c, update_ch
 from gapmf.model import GaP
 
 _TIMES_SMALL = 5
+_ROUNDING = 4e-15  # of a log-likelihood
 
 
 class Fit(NamedTuple):
@@ -42,25 +43,33 @@ def fit_em(
     max_iter: int,
     tol: float,
     history: History,
+    left: Callable[[Fit], float] | None = None,
 ) -> Fit:
     """Iterate one of the EMs until the gain still to come is below `tol` nats a token.
 
     The gain to come is the last gain times λ/(1−λ), λ being the ratio of the last two gains:
-    what a linearly convergent sequence has left. It must be small five times in a row: near a
-    saddle gains shrink before they grow.
+    what a linearly convergent sequence has left. It must be small five times in a row, since
+    near a saddle gains shrink before they grow. And since λ may come from a fast direction while
+    a slow one is still under way, `left` then looks for what is left in another way; when that
+    is more, EM goes on, and asks again after as many iterations more.
     """
     at = expect(model)
-    previous_gain, times_small = 0.0, 0
-    for _ in range(max_iter):
+    previous_gain, times_small, ask_at = 0.0, 0, 0
+    for i in range(max_iter):
         model = step(model, at)
         before, at = at.log_likelihood, expect(model)
         if history.add(model, at.log_likelihood):
             return Fit(model, at, False)
         gain = at.log_likelihood - before
+        if gain <= _ROUNDING * abs(at.log_likelihood):
+            gain = 0.0
         small = still_to_gain(gain, previous_gain) <= tol * expect.n_tokens
         times_small = times_small + 1 if small else 0
-        if times_small == _TIMES_SMALL:
-            return Fit(model, at, True)
+        if times_small >= _TIMES_SMALL and i >= ask_at:
+            fit = Fit(model, at, True)
+            if left is None or left(fit) <= tol * expect.n_tokens + _ROUNDING * abs(before):
+                return fit
+            ask_at = 2 * i
         previous_gain = gain
     return Fit(model, at, False)
 
@@ -68,7 +77,7 @@ def fit_em(
 def still_to_gain(gain: float, previous_gain: float) -> float:
     """What a sequence with these last two gains would still gain, if it were geometric."""
     if gain <= 0.0:
-        return 0.0  # EM never loses: this is rounding at the top
+        return 0.0  # EM never loses: this is the top, to rounding
     if gain >= previous_gain:
         return float("inf")  # still accelerating, as it leaves a saddle
     return gain * gain / (previous_gain - gain)

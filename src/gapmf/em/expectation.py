@@ -11,11 +11,9 @@ from scipy.special import gammaln
 
 from gapmf.distributions import log_rising
 from gapmf.kernels import posterior
-from gapmf.likelihood.cost import refuse_work
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.marginal import log_normaliser
-from gapmf.likelihood.plan import Work, columns_met, plan_quadrature
-from gapmf.likelihood.posterior import refuse_impossible
+from gapmf.likelihood.plan import Work, columns_met, plan_quadrature, refuse_impossible
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -68,32 +66,46 @@ class ExactExpectation:
         self._pattern = self._meets = b""
         self._works_kept: list[Work] = []
 
-    def __call__(self, model: GaP, *, zeros_too: bool = False) -> Expectation:
-        """The E-step. `zeros_too` fills ratio_sum where w_fk = 0 also (the gradient there)."""
+    def __call__(self, model: GaP) -> Expectation:
+        """The E-step at a model."""
         works = self._works(model)
         K, rate = model.n_components, model.beta + model.column_norms
-        ratio = np.zeros((self.n_features, K))
+        c_sum, ratio = np.zeros((self.n_features, K)), np.zeros((self.n_features, K))
         log_likelihood = -self.n_samples * log_normaliser(model) - self._log_factorials
-        for work, (value, part) in zip(works, self._sums(works, model), strict=True):
+        for work, (value, c, r) in zip(works, self._sums(works, model), strict=True):
+            place = np.ix_(work.block.features, work.columns)
             log_likelihood += value
-            ratio[np.ix_(work.block.features, work.columns)] += part / rate[work.columns]
-        c_sum = model.W * ratio
+            c_sum[place] += c
+            ratio[place] += r
         h_sum = (self.n_samples * model.alpha + c_sum.sum(axis=0)) / rate
-        if zeros_too:
-            ratio += self._unmet(works, model)
+        ratio += self._unmet(works, model)
         return Expectation(log_likelihood, Statistics(c_sum, h_sum, ratio, self.n_samples))
 
-    def score(self, model: GaP) -> Array:
-        """r_f = mean_n v_fn E[1/[Wh_n]_f | v_n], (F,): the score test for one column more.
+    def score(self, model: GaP) -> tuple[Array, Array]:
+        """r_f = mean_n v_fn E[1/[Wh_n]_f | v_n] and its standard error, both (F,).
 
-        A vanishing column's entry f is multiplied by r_f in an iteration of EM-C or EM-CH, so
-        r_f > 1 says that the likelihood gains when a new column starts there. Its expectation
-        is one under the true model.
+        The score test for one column more: a vanishing column's entry f is multiplied by r_f in
+        an iteration of EM-C or EM-CH, so r_f > 1 says that the likelihood gains when a new
+        column starts there. Its expectation is one under the true model, which is why it comes
+        with its standard error over samples.
         """
-        total = np.zeros(self.n_features)
-        for work, part in self._inverse_rates(self._works(model), model):
-            total[work.block.features] += part
-        return total / self.n_samples
+        works = self._works(model)
+        first, second = np.zeros(self.n_features), np.zeros(self.n_features)
+
+        def compute(work: Work) -> tuple[Array, Array]:
+            x, times = self._inverse_rates(work, model)
+            J = work.block.features.size
+            place = work.block.indices
+            sums = (np.bincount(place, times * power, J) for power in (x, x**2))
+            first_, second_ = (np.asarray(part, dtype=np.float64) for part in sums)
+            return first_, second_
+
+        for work, (x, x2) in zip(works, for_each(compute, works, self.n_jobs), strict=True):
+            first[work.block.features] += x
+            second[work.block.features] += x2
+        N = self.n_samples
+        r = first / N
+        return r, np.sqrt(np.maximum(second / N - r**2, 0.0) / max(N - 1, 1))
 
     def _works(self, model: GaP) -> list[Work]:
         """The blocks, made anew only when other columns meet the samples than last time."""
@@ -103,37 +115,46 @@ class ExactExpectation:
             refuse_impossible(self.rows, model.W)
             meets = columns_met(self.rows, positive).tobytes() + model.alpha.tobytes()
             if meets != self._meets:
-                self._works_kept, cost = plan_quadrature(
-                    self.rows, model.W, model.alpha, share=True
-                )
                 what = f"an E-step with exact moments at {model.n_components} components"
-                refuse_work(what, 2.0 * float(cost.sum()), MAX_ITERATION_COST)
+                self._works_kept = plan_quadrature(
+                    self.rows, model.W, model.alpha, what, MAX_ITERATION_COST, share=True
+                )
             self._pattern, self._meets = pattern, meets
         return self._works_kept
 
-    def _sums(self, works: list[Work], model: GaP) -> list[tuple[float, Array]]:
-        """For each block: its part of the log-likelihood, and Σ_n v_fn E[θ_k / (Pθ)_f]."""
+    def _sums(self, works: list[Work], model: GaP) -> list[tuple[float, Array, Array]]:
+        """For each block: its part of the log-likelihood, of c_sum and of ratio_sum."""
 
-        def compute(work: Work) -> tuple[float, Array]:
+        def compute(work: Work) -> tuple[float, Array, Array]:
+            block, columns = work.block, work.columns
             times, n = self.times[work.members], self._total[work.members]
-            log_mean, ratio = _kernel(work, model, times)
-            A = model.alpha[work.columns].sum()
-            return float(times @ (log_rising(A, n) + log_mean)), ratio
+            rate = (model.column_norms + model.beta)[columns]
+            p, log_scale = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate)
+            top, total, ratio = posterior.sums(
+                block.indptr, block.indices, block.counts, times, p, *work.rule
+            )
+            log_mean = top + np.log(total)
+            log_mean += sum_entries(block.indptr, block.counts * log_scale[block.indices])
+            value = float(times @ (log_rising(model.alpha[columns].sum(), n) + log_mean))
+            with np.errstate(over="ignore"):  # where w is next to nothing the slope may be inf
+                return value, p * ratio, ratio * np.exp(-log_scale)[:, None] / rate
 
         return for_each(compute, works, self.n_jobs)
 
-    def _inverse_rates(self, works: list[Work], model: GaP) -> list[tuple[Work, Array]]:
-        """For each block: Σ_n v_fn E[1/[Wh_n]_f].
+    def _inverse_rates(self, work: Work, model: GaP) -> tuple[Array, Array]:
+        """v_fn E[1/[Wh_n]_f | v_n] and the number of equal samples, for each entry of a block.
 
         1/[Wh]_f = 1/(s (Pθ)_f) with s ~ Gamma(A + |v|, 1) independent of θ, and Σ_k θ_k = 1.
         """
-
-        def compute(work: Work) -> tuple[Work, Array]:
-            A, n = model.alpha[work.columns].sum(), self._total[work.members]
-            weights = self.times[work.members] / (A + n - 1.0)
-            return work, _kernel(work, model, weights)[1].sum(axis=1)
-
-        return for_each(compute, works, self.n_jobs)
+        block, columns = work.block, work.columns
+        rate = (model.column_norms + model.beta)[columns]
+        p, log_scale = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate)
+        _, _, ratio = posterior.moments(block.indptr, block.indices, block.counts, p, *work.rule)
+        row = np.repeat(work.members, np.diff(block.indptr))
+        shape = model.alpha[columns].sum() + self._total[row] - 1.0
+        with np.errstate(over="ignore"):
+            inverse = ratio.sum(axis=1) * np.exp(-log_scale)[block.indices]
+        return block.counts * inverse / shape, self.times[row]
 
     def _unmet(self, works: list[Work], model: GaP) -> Array:
         """Σ_n v_fn E[h_kn / [Wh_n]_f] over the samples that column k cannot have produced.
@@ -143,21 +164,10 @@ class ExactExpectation:
         """
         mean = model.alpha / (model.beta + model.column_norms)
         unmet = np.zeros((self.n_features, model.n_components))
-        works = [work for work in works if work.columns.size < model.n_components]
-        for work, part in self._inverse_rates(works, model):
+        for work in works:
             others = np.setdiff1d(np.arange(model.n_components), work.columns)
-            unmet[np.ix_(work.block.features, others)] += np.outer(part, mean[others])
+            if others.size:
+                x, times = self._inverse_rates(work, model)
+                total = np.bincount(work.block.indices, times * x, work.block.features.size)
+                unmet[np.ix_(work.block.features, others)] += np.outer(total, mean[others])
         return unmet
-
-
-def _kernel(work: Work, model: GaP, weights: Array) -> tuple[Array, Array]:
-    """log E[Π_f (Pθ)_f^{v_f}], (N,), and Σ_n weights_n v_fn E[θ_k / (Pθ)_f], (F, K)."""
-    block, columns = work.block, work.columns
-    rate = (model.column_norms + model.beta)[columns]
-    p, log_scale = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate)
-    top, total, ratio = posterior.sums(
-        block.indptr, block.indices, block.counts, weights, p, *work.rule
-    )
-    log_mean = top + np.log(total)
-    log_mean += sum_entries(block.indptr, block.counts * log_scale[block.indices])
-    return log_mean, ratio * np.exp(-log_scale)[:, None]

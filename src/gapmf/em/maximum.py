@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from gapmf.em.certificate import shares_of
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.record import History
-from gapmf.em.start import from_shares
+from gapmf.em.start import from_shares, shares_of
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
@@ -18,7 +17,6 @@ Array = NDArray[np.float64]
 
 WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
 _SEED = 0.02  # the share of one feature from which a column is grown
-_RESTARTS = 10  # of the quasi-Newton method at most; two are usual
 
 
 def fit_maximum(
@@ -36,15 +34,15 @@ def fit_maximum(
     EM-C's again, which cannot lose.
     """
     if expect.n_tokens == 0:
-        return Fit(model, expect(model), True)
+        model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
+        history.add(model, 0.0)
+        return Fit(model, expect(model), not history.stopped)
+    last = len(history) + max_iter
     n_warm = min(warm_up, max_iter)
-    warm = fit_em(expect, model, em_c_step, max_iter=n_warm, tol=-1.0, history=history)
-    if history.stopped:
-        return warm
-    problem = _Problem(expect, warm.model, history)
-    u, value = problem.start, np.inf
-    for _ in range(_RESTARTS):
-        room = max(1, max_iter - len(history) - 1)
+    fit = fit_em(expect, model, em_c_step, max_iter=n_warm, tol=-1.0, history=history)
+    problem = _Problem(expect, fit.model, history)
+    u, value, at_the_top = problem.start, np.inf, False
+    while not (at_the_top or history.stopped or len(history) >= last - 1):
         result = minimize(
             problem.cost,
             u,
@@ -52,22 +50,29 @@ def fit_maximum(
             method="L-BFGS-B",
             bounds=[(0.0, None)] * u.size,
             callback=problem.note,
-            options={"maxiter": room, "maxfun": 10**6, "maxcor": 30, "ftol": 3e-14, "gtol": 1e-6},
+            options={
+                "maxiter": last - 1 - len(history),
+                "maxfun": 10**6,
+                "maxcor": 30,
+                "ftol": 3e-14,
+                "gtol": 1e-6,
+            },
         )
-        gain, value = value - result.fun, result.fun
-        u = problem.normalised(np.asarray(result.x))
         # One bad step can end a run: only when a fresh one gains nothing is this the top.
-        if gain < 1e-7 or history.stopped or len(history) >= max_iter - 1:
-            break
-    best = problem.model(u)
-    at = expect(best)
-    polished = em_c_step(best, at)
-    after = expect(polished)
-    if after.log_likelihood >= at.log_likelihood:
-        best, at = polished, after
-    if not history.stopped:
-        history.add(best, at.log_likelihood)
-    return Fit(best, at, not history.stopped and len(history) < max_iter)
+        gain, value = value - result.fun, result.fun
+        at_the_top = gain < 1e-7
+        u = problem.normalised(np.asarray(result.x))
+        best = problem.model(u)
+        fit = Fit(best, expect(best), False)
+    if history.stopped and history.model is not None:
+        return Fit(history.model, expect(history.model), False)
+    if len(history) < last:
+        polished = em_c_step(fit.model, fit.expectation)
+        after = expect(polished)
+        if after.log_likelihood >= fit.expectation.log_likelihood:
+            fit = Fit(polished, after, False)
+        history.add(fit.model, fit.expectation.log_likelihood)
+    return fit._replace(converged=at_the_top and not history.stopped)
 
 
 def regrow(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
@@ -75,31 +80,38 @@ def regrow(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histor
 
     The spare column of an over-specified model has several places to be, maxima a few
     hundredths of a nat apart; grown from almost nothing where the score r_f is largest, it
-    finds the best of them far more often than random starts do. Repeated while it helps.
+    finds the best of them far more often than random starts do. Repeated while it helps. The
+    climbs of the whole model are in the history; those without the column are not.
     """
     for _ in range(fit.model.n_components if fit.model.n_components > 1 else 0):
-        model = fit.model
-        k = int(model.shares.argmin())
-        others = np.delete(np.arange(model.n_components), k)
-        mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
-        shares = shares_of(model, mean)
-        left = np.where(shares[:, others].sum(axis=1, keepdims=True) > 0, shares[:, others], 1.0)
-        shapes, rates = alpha[others], beta[others]
-        smaller = GaP(from_shares(left, mean, shapes, rates), shapes, rates)
-        without = fit_maximum(expect, smaller, max_iter=max_iter, history=History(), warm_up=5)
-        grown = np.zeros_like(shares)
-        grown[:, others] = shares_of(without.model, mean)
-        grown[int(expect.score(without.model).argmax()), k] = _SEED
-        grown[mean == 0] = 1.0
-        again = GaP(from_shares(grown, mean, alpha, beta), alpha, beta)
-        other = fit_maximum(expect, again, max_iter=max_iter, history=History(), warm_up=0)
+        if history.stopped or not fit.converged or expect.n_tokens == 0:
+            break
+        start = _planted(expect, fit.model, max_iter)
+        other = fit_maximum(expect, start, max_iter=max_iter, history=history, warm_up=0)
         gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
-        if not other.converged or gain < 1e-6:
+        if other.converged and gain > 1e-6:
+            fit = other
+        else:
             break
-        fit = other
-        if history.add(fit.model, fit.expectation.log_likelihood):
-            break
+    if history.model is not fit.model:
+        history.add(fit.model, fit.expectation.log_likelihood)
     return fit
+
+
+def _planted(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
+    """The best model without the smallest column, and that column anew, almost empty."""
+    k = int(model.shares.argmin())
+    others = np.delete(np.arange(model.n_components), k)
+    mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
+    shares = shares_of(model, mean)
+    left = np.where(shares[:, others].sum(axis=1, keepdims=True) > 0, shares[:, others], 1.0)
+    smaller = GaP(from_shares(left, mean, alpha[others], beta[others]), alpha[others], beta[others])
+    without = fit_maximum(expect, smaller, max_iter=max_iter, history=History(), warm_up=5).model
+    grown = np.ones_like(shares)
+    grown[mean > 0, k] = 0.0
+    grown[np.ix_(mean > 0, others)] = shares_of(without, mean)[mean > 0]
+    grown[int(expect.score(without)[0].argmax()), k] = _SEED
+    return GaP(from_shares(grown, mean, alpha, beta), alpha, beta)
 
 
 class _Problem:
@@ -137,7 +149,7 @@ class _Problem:
         if not (total > 0).all():  # a feature that nobody explains: step back
             return np.inf, np.zeros(u.size)
         model = self.model(u)
-        at = self._expect(model, zeros_too=True)
+        at = self._expect(model)
         self._at = model, at.log_likelihood
         mean = self._expect.mean_counts[self._seen]
         slope = at.gradient[self._seen] * (self._beta / self._alpha) * mean[:, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,19 +30,14 @@ class Iteration:
     log_likelihood : float
         log p(X | W) after the iteration, or nan where it was not computed.
     model : GaP
-        The parameters after the iteration, made when first looked at.
+        The parameters after the iteration.
     """
 
     iteration: int
     seconds: float
     n_sweeps: int
     log_likelihood: float
-    _parameters: tuple[Array, Array, Array] = field(repr=False)
-
-    @cached_property
-    def model(self) -> GaP:
-        """The parameters after the iteration."""
-        return GaP(*self._parameters)
+    model: GaP = field(repr=False)
 
 
 Callback = Callable[[Iteration], Any]
@@ -57,21 +51,21 @@ class History:
         self._begin = time.perf_counter()
         self._rows: list[tuple[float, int, Array, float]] = []
         self.stopped = False
+        self.model: GaP | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0) -> bool:
         """Note an iteration; True when a callback asks to stop."""
+        self.model = model
         now = time.perf_counter()
         seconds = now - self._begin
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
-        record = Iteration(
-            len(self._rows), seconds, n_sweeps, log_likelihood, (model.W, model.alpha, model.beta)
-        )
+        record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model)
         answers = [callback(record) for callback in self._callbacks]
         self._begin += time.perf_counter() - now
-        self.stopped = any(answer is True for answer in answers)
+        self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
         return self.stopped
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.model import GaP
+
 Array = NDArray[np.float64]
 
 
@@ -12,6 +14,13 @@ def from_shares(shares: Array, mean_counts: Array, alpha: Array, beta: Array) ->
     """w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl, for any u (F, K) ≥ 0: the rows sum as in Eq. 49."""
     total = shares.sum(axis=1, keepdims=True)
     return np.asarray(beta / alpha * mean_counts[:, None] * shares / total)
+
+
+def shares_of(model: GaP, mean_counts: Array) -> Array:
+    """u_fk = (α_k/β_k) w_fk / v̄_f, (F, K); zero for features without counts."""
+    expected = model.W * (model.alpha / model.beta)
+    seen = mean_counts[:, None] > 0
+    return np.divide(expected, mean_counts[:, None], out=np.zeros_like(expected), where=seen)
 
 
 def mean_start(mean_counts: Array, alpha: Array, beta: Array) -> Array:

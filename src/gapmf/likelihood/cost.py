@@ -96,22 +96,24 @@ def predict(rows: sp.csr_array, alpha: Array) -> Costs:
         memory = np.stack(
             [8.0 * K * total, 8.0 * (coefficients + 2.0 * (K - 1) * table), 4096.0 * n_entries]
         )
-    quadrature = quadrature_cost(nodes_per_stick(alpha, total)[0], n_entries, K)
+    m = nodes_per_stick(alpha, total)[0]
+    quadrature = quadrature_cost(m, n_entries, K)
+    quadrature += np.where(m > 512, making_cost(m, K), 0.0)  # small rules are shared and kept
     operations = np.stack([enumerate_, polynomial, quadrature])
     return Costs(np.where(memory > MAX_MEMORY, np.inf, operations), log_terms, memory)
 
 
 def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
-    """Operations to visit every node of K−1 sticks of m, with so many entries a sample.
-
-    Small rules are shared and kept; one of more than 512 nodes is charged with its making.
-    """
-    sticks, nodes = max(K - 1, 0), m.astype(float)
+    """Operations to visit every node of K−1 sticks of m, with so many entries a sample."""
     with np.errstate(over="ignore"):
-        visits = nodes**sticks
-        making = np.where(nodes > 512, 50.0 * sticks * nodes**2, 0.0)
-        cost = visits * (6.0 * n_entries + 8.0) + making + 100.0
+        visits: Array = m.astype(float) ** max(K - 1, 0)
+        cost = visits * (6.0 * n_entries + 8.0) + 100.0
     return np.where(visits < 2.0**62, cost, np.inf)  # nodes are numbered in 64 bits
+
+
+def making_cost(m: NDArray[np.int64], K: int) -> Array:
+    """Operations to make a rule of K−1 sticks of m nodes, once."""
+    return 50.0 * max(K - 1, 0) * m.astype(float) ** 2
 
 
 def refuse_if_too_costly(

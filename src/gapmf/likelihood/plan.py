@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.likelihood.cost import quadrature_cost
+from gapmf.errors import InvalidInputError
+from gapmf.likelihood.cost import making_cost, quadrature_cost, refuse_work
 from gapmf.likelihood.rule import Rule, nodes_per_stick, rule_key, simplex_rule
 from gapmf.rows import Block, sum_entries, take_block
 
@@ -75,37 +76,45 @@ class Work(NamedTuple):
 
 
 def plan_quadrature(
-    rows: sp.csr_array, W: Array, alpha: Array, *, extra_degree: int = 0, share: bool = False
-) -> tuple[list[Work], Array]:
+    rows: sp.csr_array,
+    W: Array,
+    alpha: Array,
+    what: str,
+    limit: float,
+    *,
+    extra_degree: int = 0,
+    share: bool = False,
+) -> list[Work]:
     """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
 
-    Returns them with the predicted operations of each sample, (N,). Samples without counts, and
-    those that no column can have produced, are in no block. With `share`, samples get a larger
-    rule than they need where that saves a table of logarithms; without it, nothing that a
-    sample gets depends on its company.
+    Samples without counts, and those that no column can have produced, are in no block. With
+    `share`, samples get a larger rule than they need where that saves a table of logarithms;
+    without it, nothing that a sample gets depends on its company. When `what` is to be done
+    would take two visits to every node of more than `limit` operations, it is refused before
+    any rule is made.
     """
     N = rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(np.int64)
     size = np.diff(rows.indptr)
-    cost, largest = np.zeros(N), np.zeros(N, dtype=np.int64)
-    works = []
-    for members, columns in by_columns(rows, W):
-        if columns.size == 0:
-            continue
+    cost, degree, rule = np.zeros(N), np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
+    groups = [group for group in by_columns(rows, W) if group[1].size]
+    making = 0.0
+    for members, columns in groups:
         shapes = alpha[columns]
-        degree = total[members] + extra_degree
+        degrees = total[members] + extra_degree
         if share:
-            degree = _share_rules(degree, size[members], shapes)
-        rule = np.zeros(N, dtype=np.int64)
-        rule[members] = rule_key(shapes, degree)
-        m = nodes_per_stick(shapes, degree)[0]
+            degrees = _share_rules(degrees, size[members], shapes)
+        m = nodes_per_stick(shapes, degrees)[0]
+        degree[members], rule[members] = degrees, rule_key(shapes, degrees)
         cost[members] = quadrature_cost(m, size[members], columns.size)
-        largest[members] = degree
+        making += float(making_cost(np.unique(m), columns.size).sum())
+    refuse_work(what, 2.0 * float(cost.sum()) + making, limit)
+    works = []
+    for members, columns in groups:
         for chosen in cut_blocks(members, rule, size, cost):
-            block = take_block(rows, chosen)
-            n = int(largest[chosen].max())
-            works.append(Work(chosen, columns, block, simplex_rule(shapes, n)))
-    return works, cost
+            chosen_rule = simplex_rule(alpha[columns], int(degree[chosen].max()))
+            works.append(Work(chosen, columns, take_block(rows, chosen), chosen_rule))
+    return works
 
 
 def _share_rules(degree: Index, size: Index, alpha: Array) -> Index:
@@ -127,3 +136,15 @@ def _share_rules(degree: Index, size: Index, alpha: Array) -> Index:
             current_nodes, current_degree = key, int(degree[group].max())
             shared[group] = current_degree
     return shared
+
+
+def refuse_impossible(rows: sp.csr_array, W: Array) -> None:
+    """Raise when a count stands where every w_fk is 0: such a sample has no posterior."""
+    empty = np.all(W == 0, axis=1)
+    bad = np.asarray(empty)[rows.indices]
+    if bad.any():
+        f = int(rows.indices[bad.argmax()])
+        raise InvalidInputError(
+            f"feature {f} has counts, but row {f} of W is all zero: the sample is impossible "
+            "under the model and has no posterior"
+        )

@@ -15,15 +15,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
-from gapmf.errors import InvalidInputError
-from gapmf.kernels import polynomial
 from gapmf.kernels import posterior as kernel
-from gapmf.likelihood.cost import MAX_COST, MAX_MEMORY, predict, refuse_work
+from gapmf.likelihood.cost import MAX_COST
 from gapmf.likelihood.exact import scaled_probabilities
-from gapmf.likelihood.plan import Work, plan_quadrature
+from gapmf.likelihood.plan import Work, plan_quadrature, refuse_impossible
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
-from gapmf.rows import distinct_rows
+from gapmf.rows import distinct_rows, sum_entries
 
 Array = NDArray[np.float64]
 
@@ -86,9 +84,10 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     N, K = rows.shape[0], model.n_components
-    works, cost = plan_quadrature(rows, model.W, model.alpha, extra_degree=2)
-    refuse_work("exact posterior moments", 2.0 * cost.sum(), MAX_COST)
     refuse_impossible(rows, model.W)
+    works = plan_quadrature(
+        rows, model.W, model.alpha, "exact posterior moments", MAX_COST, extra_degree=2
+    )
 
     # A column that the sample does not meet keeps its prior, updated by having produced nothing.
     rate = model.beta + model.column_norms
@@ -119,59 +118,9 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
         both[place] = (shape * (shape + 1))[:, :, None] * theta2 / scale
         h[members], second[members] = cross, both
         c[np.ix_(_entries(rows, members), columns)] = c_block
-    L = np.stack([np.add.reduceat(np.append(c[:, k], 0.0), rows.indptr[:-1]) for k in range(K)], 1)
-    L[np.diff(rows.indptr) == 0] = 0.0
+    L = np.stack([sum_entries(rows.indptr, c[:, k]) for k in range(K)], axis=1)
     back = _entries(rows, inverse)
     return PosteriorMoments(h[inverse], second[inverse], L[inverse], counts, c[back])
-
-
-def law_of_sizes(x: Any, model: GaP) -> tuple[NDArray[np.int64], Array]:
-    """The exact law of L = (L_1 … L_K) given one sample: values (M, K) and probabilities (M,).
-
-    All ways to share |v| counts among the components that can have produced them.
-    """
-    counts = check_counts(
-        np.atleast_2d(x) if not sp.issparse(x) else x, n_features=model.n_features
-    )
-    if counts.shape[0] != 1:
-        raise InvalidInputError(f"one sample is expected, but {counts.shape[0]} came")
-    refuse_impossible(counts, model.W)
-    v, features = counts.data, counts.indices
-    columns = np.flatnonzero((model.W[features] > 0).any(axis=0))
-    n, K = int(v.sum()), columns.size
-    if K <= 1:
-        sizes = np.zeros((1, model.n_components), dtype=np.int64)
-        sizes[0, columns] = n
-        return sizes, np.ones(1)
-    costs = predict(counts, model.alpha[columns])
-    refuse_work("the law of L", float(costs.operations[1, 0]), MAX_COST)
-    if costs.memory[1, 0] * (model.n_components + 1) > MAX_MEMORY:
-        refuse_work("the law of L", np.inf, MAX_COST)
-    rate = (model.column_norms + model.beta)[columns]
-    p, _ = scaled_probabilities(model.W[np.ix_(features, columns)], rate)
-    rows = polynomial.rows_of_simplex(n, K)
-    tuples, _, start, _ = rows
-    law = np.zeros(start[-1])
-    polynomial.grow(law, polynomial.interleave(v), p, model.alpha[columns], n, *rows)
-    length = np.diff(start)
-    sizes = np.zeros((law.size, model.n_components), dtype=np.int64)
-    for d in range(K - 2):
-        sizes[:, columns[d]] = np.repeat(tuples[:, d], length)
-    sizes[:, columns[K - 2]] = np.arange(law.size) - np.repeat(start[:-1], length)
-    sizes[:, columns[K - 1]] = n - sizes.sum(axis=1)
-    return sizes, law / law.sum()
-
-
-def refuse_impossible(rows: sp.csr_array, W: Array) -> None:
-    """Raise when a count stands where every w_fk is 0: such a sample has no posterior."""
-    empty = np.all(W == 0, axis=1)
-    bad = np.asarray(empty)[rows.indices]
-    if bad.any():
-        f = int(rows.indices[bad.argmax()])
-        raise InvalidInputError(
-            f"feature {f} has counts, but row {f} of W is all zero: the sample is impossible "
-            "under the model and has no posterior"
-        )
 
 
 def _entries(rows: sp.csr_array, members: NDArray[np.int64]) -> NDArray[np.int64]:
