@@ -121,10 +121,12 @@ def one_pass():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="every tenth data set, 300 iterations")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--json", help="write the results to this file")
     arguments = parser.parse_args()
     threadpool_limits(1)  # idle BLAS threads would count as CPU time
-    chosen = list(data_sets())[:: 10 if arguments.quick else 1]
+    chosen = [data for data in data_sets() if arguments.only in data[0]]
+    chosen = chosen[:: 10 if arguments.quick else 1]
     n_em, n_starts = (300, 4) if arguments.quick else (5000, 20)
     head = ["best", "exact", "em-c", "em-ch", "climbs", "exact", "an EM", "ratio", "top"]
     head += ["gradient", "identity"]

@@ -120,10 +120,36 @@ def test_callbacks_see_every_iteration_and_can_stop():
                 2, algorithm=algorithm, random_state=0, tol=0.0,
                 callbacks=[lambda record, last=last: record.iteration == last],
             )  # fmt: skip
-            with pytest.warns(ConvergenceWarning, match="stopped after"):
-                est.fit(X)
+            est.fit(X)  # no warning: it was asked for
             assert est.n_iter_ == last
             assert not est.converged_
+            assert est.history_["log_likelihood"][-1] == pytest.approx(est.log_likelihood_)
+    seen.clear()
+    stop = [seen.append, lambda record: record.model.shares.min() < 0.9]  # a NumPy bool
+    GammaPoissonMF(2, algorithm="em-c", n_init=3, random_state=0, callbacks=stop).fit(X)
+    assert [record.iteration for record in seen] == [1]
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 5, 20, 25, 40])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_max_iter_is_kept(algorithm, max_iter):
+    seen = []
+    est = GammaPoissonMF(
+        3, algorithm=algorithm, max_iter=max_iter, random_state=0, callbacks=[seen.append]
+    ).fit(X)
+    assert est.n_iter_ == len(seen) <= max_iter
+    assert seen[-1].model is est.model_
+
+
+def test_converged_em_has_little_left():
+    """Weak signals, where the gains of fast directions hide a slow one: not more than tol."""
+    for seed in (97, 3, 11):
+        rng = np.random.default_rng(seed)
+        Y = GaP(1 + 0.3 * rng.uniform(-1, 1, (6, 2)), 3.0).sample(200, random_state=seed)
+        est = GammaPoissonMF(2, alpha=3.0, algorithm="em-c", random_state=0, max_iter=5000).fit(Y)
+        climb = GammaPoissonMF(2, alpha=3.0, init=est.components_).fit(Y)
+        assert climb.log_likelihood_ - est.log_likelihood_ < 3e-5 * Y.sum(), seed
 
 
 def test_warnings():
@@ -133,7 +159,7 @@ def test_warnings():
     symmetric = np.tile(X.mean(axis=0) / 2, (2, 1))
     est = GammaPoissonMF(2, algorithm="em-c", init=symmetric, max_iter=10)
     with (
-        pytest.warns(ConvergenceWarning, match="all components are the same up to scale"),
+        pytest.warns(ConvergenceWarning, match="did not leave its symmetric starting point"),
         pytest.warns(ConvergenceWarning, match="stopped after 10"),
     ):
         est.fit(X)
@@ -154,12 +180,15 @@ def test_warnings():
         ({"tol": -1.0}, "tol must be a number, 0 or more"),
         ({"tol": "small"}, "tol must be a number"),
         ({"init": "best"}, "unknown init 'best': known are 'mean', 'random'"),
-        ({"init": np.full((2, 4), -1.0)}, r"W\[0, 0\] is -1.0"),
+        ({"init": np.full((2, 4), -1.0)}, r"init\[0, 0\] is -1.0"),
+        ({"init": None}, "init must be 'mean', 'random' or components × features"),
+        ({"init": np.ones((2, 4)), "n_init": 2}, "n_init must be 1"),
         ({"n_init": 0}, "n_init must be a whole number"),
         ({"prune_tol": None}, "prune_tol must be a number"),
         ({"random_state": "x"}, "random_state must be"),
         ({"n_jobs": 0}, "n_jobs is 0"),
-        ({"callbacks": [3]}, "callbacks must be callables"),
+        ({"callbacks": [3]}, "callbacks must be a list of callables"),
+        ({"callbacks": print}, "callbacks must be a list of callables"),
     ],
 )
 def test_bad_parameters(kwargs, says):
@@ -191,6 +220,7 @@ def test_bad_data_leave_the_estimator_as_it_was():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_edges(algorithm, data):
     est = GammaPoissonMF(2, algorithm=algorithm, alpha=0.01, random_state=0, max_iter=50).fit(data)
+    assert est.log_likelihood_ == pytest.approx(log_marginal_likelihood(data, est.model_).total)
     assert np.isfinite(est.components_).all()
     assert np.isfinite(est.log_likelihood_)
     np.testing.assert_array_equal(est.components_[:, data.sum(axis=0) == 0], 0.0)

@@ -83,6 +83,7 @@ def test_frozen_and_private():
         ({"W": [[1e308], [1e308]]}, "sums to infinity"),
         ({"W": [[1.0, 2.0]], "alpha": [1.0] * 3}, "alpha has length 3, but there are 2 components"),
         ({"W": [[1.0, 2.0]], "beta": 0}, "beta is 0.0"),
+        ({"W": [[1.0, 2.0]], "alpha": 1e20}, r"alpha must lie between 1e-100 and 1e\+15"),
     ],
 )
 def test_bad_parameters(kwargs, says):

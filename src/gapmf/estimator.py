@@ -18,7 +18,8 @@ from gapmf.em import start
 from gapmf.em.certificate import Certificate, certify
 from gapmf.em.exact_moments import STEPS, Fit, fit_em
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import WARM_UP, fit_maximum, regrow
+from gapmf.em.maximum import WARM_UP, fit_maximum
+from gapmf.em.moves import improve
 from gapmf.em.record import Callback, History
 from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
@@ -81,8 +82,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     n_components : int
         K, the number of columns of W.
     algorithm : {"exact", "em-c", "em-ch"}
-        "exact" climbs to the maximum itself on the exact gradient, then looks for a better
-        place for the smallest column; "em-c" and "em-ch" are the paper's EM algorithms. All use
+        "exact" climbs to a maximum on the exact gradient, then tries to exchange columns (when
+        α differs) and to regrow the smallest one; "em-c" and "em-ch" are the paper's EM algorithms. All use
         exact moments, for small K: 3 at hundreds or thousands of counts a sample, more when
         the counts are small.
     alpha, beta : float or array-like, (K,)
@@ -192,7 +193,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         if self.algorithm == "exact":
             room = settings.max_iter - len(history) - 1
             if room > 0:
-                fit = regrow(expect, fit, max_iter=room, history=history)
+                fit = improve(expect, fit, max_iter=room, history=history)
         self._keep(expect, fit, history, rng)
         return self
 
@@ -205,7 +206,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         callbacks = () if self.callbacks is None else self.callbacks
         if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
             raise InvalidInputError(
-                f"callbacks must be a list of callables, each taking one record, but is {callbacks!r}"
+                f"callbacks must be a list of callables of one record, but is {callbacks!r}"
             )
         return _Settings(
             alpha=check_alpha(self.alpha, K),

@@ -113,6 +113,19 @@ def test_all_share_their_stationary_points():
         )
 
 
+def test_rounding_at_the_top_is_not_progress():
+    """EM-C at K = 1 is exact after one step; what comes then must not look like a gain."""
+    for seed in range(20):
+        X = GaP([[30.0], [10.0], [3.0]], 0.7).sample(100, random_state=seed)
+        expect = ExactExpectation(check_counts(X))
+        history = History()
+        fit = fit_em(
+            expect, GaP([[1.0]] * 3, 0.7), em_c_step, max_iter=50, tol=1e-5, history=history
+        )
+        assert fit.converged
+        assert len(history) < 15
+
+
 def test_stopping_rule():
     assert still_to_gain(1.0, 2.0) == 1.0  # 1 + 1/2 + 1/4 + ... after a gain of 1, halving
     assert still_to_gain(2.0, 1.0) == np.inf

@@ -67,7 +67,7 @@ def test_one_component(scale):
 
 def test_a_vanishing_column_is_multiplied_by_r():
     expect, model = _solve(5.0, 2, 1.0)
-    r = expect.score(model)
+    r, _ = expect.score(model)
     extra = np.full((4, 1), 1e-9)
     larger = GaP(np.hstack([model.W, extra]), [1.0, 1.0, 0.7], [*model.beta, 3.0])
     at = expect(larger)

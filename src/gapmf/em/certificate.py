@@ -52,14 +52,13 @@ def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None)
     with np.errstate(invalid="ignore"):  # inf · 0 where w is next to nothing
         gradient = at.gradient[seen] * (model.beta / model.alpha) * mean[seen, None]
         down = shares_of(model, mean)[seen] * gradient
+    moves = np.nanmax([-gradient, down], initial=0.0)
     useless = (at.gradient * model.W)[~seen]  # what explains no counts had better be zero
     expected = model.expected_counts()
     deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
     r, r_error = expect.score(model)
     return Certificate(
-        projected_gradient=float(
-            max(np.nanmax([-gradient, down], initial=0.0), useless.max(initial=0.0))
-        ),
+        projected_gradient=float(max(moves, useless.max(initial=0.0))),
         identity=float(max(deviation, expected[~seen].max(initial=0.0))),
         r=r,
         r_error=r_error,

@@ -16,7 +16,6 @@ Array = NDArray[np.float64]
 
 
 WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
-_SEED = 0.02  # the share of one feature from which a column is grown
 
 
 def fit_maximum(
@@ -73,45 +72,6 @@ def fit_maximum(
             fit = Fit(polished, after, False)
         history.add(fit.model, fit.expectation.log_likelihood)
     return fit._replace(converged=at_the_top and not history.stopped)
-
-
-def regrow(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
-    """Take the smallest column away, climb without it, let it grow anew, keep the better fit.
-
-    The spare column of an over-specified model has several places to be, maxima a few
-    hundredths of a nat apart; grown from almost nothing where the score r_f is largest, it
-    finds the best of them far more often than random starts do. Repeated while it helps. The
-    climbs of the whole model are in the history; those without the column are not.
-    """
-    for _ in range(fit.model.n_components if fit.model.n_components > 1 else 0):
-        if history.stopped or not fit.converged or expect.n_tokens == 0:
-            break
-        start = _planted(expect, fit.model, max_iter)
-        other = fit_maximum(expect, start, max_iter=max_iter, history=history, warm_up=0)
-        gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
-        if other.converged and gain > 1e-6:
-            fit = other
-        else:
-            break
-    if history.model is not fit.model:
-        history.add(fit.model, fit.expectation.log_likelihood)
-    return fit
-
-
-def _planted(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
-    """The best model without the smallest column, and that column anew, almost empty."""
-    k = int(model.shares.argmin())
-    others = np.delete(np.arange(model.n_components), k)
-    mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
-    shares = shares_of(model, mean)
-    left = np.where(shares[:, others].sum(axis=1, keepdims=True) > 0, shares[:, others], 1.0)
-    smaller = GaP(from_shares(left, mean, alpha[others], beta[others]), alpha[others], beta[others])
-    without = fit_maximum(expect, smaller, max_iter=max_iter, history=History(), warm_up=5).model
-    grown = np.ones_like(shares)
-    grown[mean > 0, k] = 0.0
-    grown[np.ix_(mean > 0, others)] = shares_of(without, mean)[mean > 0]
-    grown[int(expect.score(without)[0].argmax()), k] = _SEED
-    return GaP(from_shares(grown, mean, alpha, beta), alpha, beta)
 
 
 class _Problem:
