@@ -157,15 +157,13 @@ def test_warnings():
         est = GammaPoissonMF(2, algorithm="em-c", max_iter=3, random_state=0).fit(X)
     assert not est.converged_
     symmetric = np.tile(X.mean(axis=0) / 2, (2, 1))
-    est = GammaPoissonMF(2, algorithm="em-c", init=symmetric, max_iter=10)
-    with (
-        pytest.warns(ConvergenceWarning, match="did not leave its symmetric starting point"),
-        pytest.warns(ConvergenceWarning, match="stopped after 10"),
-    ):
-        est.fit(X)
+    with pytest.warns(ConvergenceWarning, match="did not leave its symmetric starting point"):
+        GammaPoissonMF(2, algorithm="em-c", init=symmetric).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         GammaPoissonMF(2, algorithm="em-c", random_state=0).fit(X)  # leaves the saddle by itself
+        one_feature = [[3], [9], [0], [4], [55]]  # where all directions are the same
+        GammaPoissonMF(3, alpha=0.3, random_state=0).fit(one_feature)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ def test_warnings():
         ({"tol": "small"}, "tol must be a number"),
         ({"init": "best"}, "unknown init 'best': known are 'mean', 'random'"),
         ({"init": np.full((2, 4), -1.0)}, r"init\[0, 0\] is -1.0"),
-        ({"init": None}, "init must be 'mean', 'random' or components × features"),
+        ({"init": None}, "init must be 'mean', 'random' or numbers"),
         ({"init": np.ones((2, 4)), "n_init": 2}, "n_init must be 1"),
         ({"n_init": 0}, "n_init must be a whole number"),
         ({"prune_tol": None}, "prune_tol must be a number"),

@@ -83,17 +83,17 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         K, the number of columns of W.
     algorithm : {"exact", "em-c", "em-ch"}
         "exact" climbs to a maximum on the exact gradient, then tries to exchange columns (when
-        α differs) and to regrow the smallest one; "em-c" and "em-ch" are the paper's EM algorithms. All use
-        exact moments, for small K: 3 at hundreds or thousands of counts a sample, more when
-        the counts are small.
+        α differs) and to regrow the smallest one; "em-c" and "em-ch" are the paper's EM
+        algorithms. All use exact moments, for small K: 3 at hundreds or thousands of counts a
+        sample, more when the counts are small.
     alpha, beta : float or array-like, (K,)
         Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
         together changes nothing, so β only sets the scale of W.
     max_iter : int, optional
         Iterations at most; by default 1000.
     tol : float
-        "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token.
-        "exact" always goes to the top.
+        "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
+        and a short climb on the gradient finds no more either. "exact" always goes to the top.
     init : {"mean", "random"} or array-like, (K, F)
         "mean" is the paper's starting point, perturbed from `random_state` since it is a
         saddle; "random" shares each feature's mean out at random; or components to start from.
@@ -123,8 +123,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     history_ : dict of arrays, an entry an iteration
         "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood".
     certificate_ : Certificate
-        How near W is to a maximum: the projected gradient, the stationarity identity, and the
-        score test r_f, which says whether one more component would help.
+        How near W is to a maximum: the projected gradient and the stationarity identity; and
+        the score r_f, the slope of the likelihood at one more, empty component.
     n_features_in_ : int
 
     Examples

@@ -62,7 +62,6 @@ def test_certificate_sees_what_is_not_a_maximum():
     score = certify(expect, one.model)
     assert score.projected_gradient < 1e-6
     assert score.r.max() > 1.05
-    assert score.z.max() > 1.0
     assert (score.r_error > 0).all()
 
 

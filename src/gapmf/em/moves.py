@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -26,12 +28,11 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
     helped = fit.model.n_components > 1 and expect.n_tokens > 0
     while helped:
         helped = False
-        for start in (*_exchanged(expect, fit.model), None):
+        for make in (*_exchanges(fit.model), _regrown):
             room = last - len(history) - 1
             if room < 1 or history.stopped or not fit.converged:
                 break
-            if start is None:
-                start = _regrown(expect, fit.model, room)
+            start = make(expect, fit.model, room)
             other = fit_maximum(expect, start, max_iter=room, history=history, warm_up=0)
             gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
             if other.converged and gain > 1e-6:
@@ -42,21 +43,25 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
     return fit
 
 
-def _exchanged(expect: ExactExpectation, model: GaP) -> list[GaP]:
-    """The model with the roles of two columns exchanged, for every pair with unequal α.
+Move = Callable[[ExactExpectation, GaP, int], GaP]
+
+
+def _exchanges(model: GaP) -> list[Move]:
+    """Exchanges of the roles of two columns, for every pair with unequal α.
 
     With unequal α the likelihood knows which column is which, and every assignment of α to the
     columns' directions is a basin of its own.
     """
-    mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
+    pairs = combinations(range(model.n_components), 2)
+    return [partial(_exchanged, pair=pair) for pair in pairs if np.ptp(model.alpha[list(pair)]) > 0]
+
+
+def _exchanged(expect: ExactExpectation, model: GaP, room: int, *, pair: tuple[int, int]) -> GaP:
+    """The model with the shares of two columns exchanged."""
+    mean = expect.mean_counts
     shares = np.where(mean[:, None] > 0, shares_of(model, mean), 1.0)
-    models = []
-    for k, other in combinations(range(model.n_components), 2):
-        if alpha[k] != alpha[other]:
-            order = np.arange(model.n_components)
-            order[[k, other]] = other, k
-            models.append(GaP(from_shares(shares[:, order], mean, alpha, beta), alpha, beta))
-    return models
+    shares[:, pair] = shares[:, pair[::-1]]
+    return GaP(from_shares(shares, mean, model.alpha, model.beta), model.alpha, model.beta)
 
 
 def _regrown(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
