@@ -25,12 +25,14 @@ def fit_maximum(
     max_iter: int,
     history: History,
     warm_up: int = WARM_UP,
+    beat: float = -np.inf,
 ) -> Fit:
     """Climb from `model` to a maximum by a quasi-Newton method on the exact gradient.
 
     A few iterations of EM-C come first: they choose the basin more wisely, most of the time,
     than the first long steps of L-BFGS-B, which then does the climbing. The last step is
-    EM-C's again, which cannot lose.
+    EM-C's again, which cannot lose. A climb that has ended well below the log-likelihood to
+    `beat` is not looked at twice.
     """
     if expect.n_tokens == 0:
         model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
@@ -63,6 +65,8 @@ def fit_maximum(
         u = problem.normalised(np.asarray(result.x))
         best = problem.model(u)
         fit = Fit(best, expect(best), False)
+        if fit.expectation.log_likelihood < beat - 0.05:
+            break
     if history.stopped and history.model is not None:
         return Fit(history.model, expect(history.model), False)
     if len(history) < last:

@@ -32,9 +32,11 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
             room = last - len(history) - 1
             if room < 1 or history.stopped or not fit.converged:
                 break
-            start = make(expect, fit.model, room)
-            other = fit_maximum(expect, start, max_iter=room, history=history, warm_up=0)
-            gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
+            start, value = make(expect, fit.model, room), fit.expectation.log_likelihood
+            other = fit_maximum(
+                expect, start, max_iter=room, history=history, warm_up=0, beat=value
+            )
+            gain = other.expectation.log_likelihood - value
             if other.converged and gain > 1e-6:
                 fit, helped = other, True
                 break
