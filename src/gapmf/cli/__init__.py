@@ -63,7 +63,7 @@ def main(
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the simulated data.", min=0)] = 0,
 ) -> None:
-    """Simulate the paper's two data sets and compute their exact likelihood."""
+    """Simulate the paper's two data sets, compute their exact likelihood, and fit one."""
     from gapmf.cli.demo import run
 
     run(seed)

@@ -64,16 +64,19 @@ def run(seed: int, console: Console | None = None) -> None:
     table.add_column("gradient left", justify="right")
     table.add_column("largest r", justify="right")
     table.add_column("shares, %")
+    gains, before = [], 0.0
     for K in (1, 2, 3):
         est = GammaPoissonMF(K, random_state=seed).fit(second)
+        gains.append(est.log_likelihood_ - before)
+        before = est.log_likelihood_
         shares = "  ".join(f"{100 * share:.1f}" for share in sorted(est.model_.shares)[::-1])
         gradient, r = est.certificate_.projected_gradient, est.certificate_.r.max()
         table.add_row(str(K), f"{est.log_likelihood_:.3f}", f"{gradient:.0e}", f"{r:.3f}", shares)
     console.print(table)
     console.print(
-        "r > 1 in some feature: one component more would raise the likelihood at first.\n"
-        "From two to three that is next to nothing, for four more parameters: two are\n"
-        "enough.\n\n"
+        f"The third component adds {gains[2]:.1f} nats for four more parameters (BIC wants 9.2).\n"
+        "r > 1 in some feature says that one component more would raise the likelihood at\n"
+        "first, and it nearly always does by chance: ask what it gains.\n\n"
         "With your own counts (rows are samples, columns are features):\n"
         "  [green]from gapmf import GammaPoissonMF\n"
         "  est = GammaPoissonMF(n_components=3, random_state=0).fit(X)\n"
