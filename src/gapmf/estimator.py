@@ -27,6 +27,7 @@ from gapmf.parallel import check_n_jobs
 from gapmf.validation import (
     as_float,
     check_alpha,
+    check_entries,
     check_number,
     check_option,
     check_positive,
@@ -231,12 +232,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
                 f"init must have shape {(K, counts.shape[1])}, components × features, "
                 f"but has shape {components.shape}"
             )
-        bad = ~(np.isfinite(components) & (components >= 0))
-        if bad.any():
-            k, f = np.unravel_index(int(bad.argmax()), bad.shape)
-            raise InvalidInputError(
-                f"init[{k}, {f}] is {components[k, f]}: it must be finite and 0 or more"
-            )
+        check_entries(components, "init")
         if self.n_init != 1:
             raise InvalidInputError(
                 "with components in init every start is the same: n_init must be 1"

@@ -22,12 +22,7 @@ def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
             f"W must be 2-D, features × components (F, K), with at least one of each, "
             f"but has shape {array.shape}"
         )
-    bad = ~(np.isfinite(array) & (array >= 0))
-    if bad.any():
-        f, k = np.unravel_index(int(bad.argmax()), array.shape)
-        raise InvalidInputError(
-            f"W[{f}, {k}] is {array[f, k]}: the entries of W must be finite and 0 or more"
-        )
+    check_entries(array, "W")
     return frozen(array)
 
 
@@ -65,13 +60,18 @@ def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArra
             f"H must have shape {(n_samples, n_components)}, samples × components (N, K), "
             f"but has shape {array.shape}"
         )
+    check_entries(array, "H")
+    return array
+
+
+def check_entries(array: NDArray[np.float64], name: str) -> None:
+    """Raise at the first entry of a matrix that is not finite and 0 or more."""
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
-        n, k = np.unravel_index(int(bad.argmax()), array.shape)
+        i, j = np.unravel_index(int(bad.argmax()), array.shape)
         raise InvalidInputError(
-            f"H[{n}, {k}] is {array[n, k]}: activations must be finite and 0 or more"
+            f"{name}[{i}, {j}] is {array[i, j]}: the entries of {name} must be finite and 0 or more"
         )
-    return array
 
 
 # Beyond this a Gamma(α, β) is a constant to all digits, and differences of log Γ have none left.
