@@ -26,9 +26,13 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
     """
     last = len(history) + max_iter
     helped = fit.model.n_components > 1 and expect.n_tokens > 0
+    moves: list[Move] = [*_exchanges(fit.model), _regrown]
+    came_by: Move | None = None
     while helped:
         helped = False
-        for make in (*_exchanges(fit.model), _regrown):
+        for make in moves:
+            if make is came_by and make is not _regrown:
+                continue  # the same exchange again would only lead back
             room = last - len(history) - 1
             if room < 1 or history.stopped or not fit.converged:
                 break
@@ -38,7 +42,7 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
             )
             gain = other.expectation.log_likelihood - value
             if other.converged and gain > 1e-6:
-                fit, helped = other, True
+                fit, helped, came_by = other, True, make
                 break
     if history.model is not fit.model and not history.stopped:
         history.add(fit.model, fit.expectation.log_likelihood)
