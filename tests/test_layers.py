@@ -19,6 +19,7 @@ LAYERS = [
     {"distributions"},
     {"model"},
     {"kernels", "datasets", "m_steps"},
+    {"engines"},
     {"likelihood"},
     {"em"},
     {"estimator"},

@@ -23,7 +23,7 @@ def draws():
     for j in range(J):
         rate = W @ H[j]
         ratio += np.einsum("kn,fn->fk", H[j], V / rate)
-    s = Statistics(C.sum(axis=(0, 3)).astype(float), H.sum(axis=(0, 2)), ratio, J * N)
+    s = Statistics(C.sum(axis=(0, 3)).astype(float), H.sum(axis=(0, 2)), J * N, ratio)
     return s, C, H, V, W, alpha, beta
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +24,47 @@ class Statistics:
         Σ_jn c_fkn.
     h_sum : array, (K,)
         Σ_jn h_kn.
-    ratio_sum : array, (F, K)
-        Σ_jn h_kn v_fn / [Wh_n]_f, at the W that the expectations were taken with.
     n_draws : float
         J N: the number of terms in these sums.
+    ratio_sum : array, (F, K), optional
+        Σ_jn h_kn v_fn / [Wh_n]_f, at the W that the expectations were taken with.
+    sizes : array of int, (K, max_n |v_n| + 1), optional
+        How often L_kn = Σ_f c_fkn was 0, 1, 2, …
     """
 
     c_sum: Array
     h_sum: Array
-    ratio_sum: Array
     n_draws: float
+    ratio_sum: Array | None = None
+    sizes: NDArray[np.int64] | None = None
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(
             self.c_sum + other.c_sum,
             self.h_sum + other.h_sum,
-            self.ratio_sum + other.ratio_sum,
             self.n_draws + other.n_draws,
+            None if self.ratio_sum is None else self.ratio_sum + _given(other.ratio_sum),
+            None if self.sizes is None else _add_sizes(self.sizes, _given(other.sizes)),
         )
+
+
+Given = TypeVar("Given")
+
+
+def _given(value: Given | None) -> Given:
+    """The value; statistics add up only when they hold the same things."""
+    if value is None:
+        raise TypeError("only statistics of the same kind can be added")
+    return value
+
+
+def _add_sizes(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Histograms of different lengths, added."""
+    if a.shape[1] < b.shape[1]:
+        a, b = b, a
+    total = a.copy()
+    total[:, : b.shape[1]] += b
+    return total
 
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
@@ -49,10 +73,15 @@ def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
 
 
 def update_ch(s: Statistics) -> Array:
-    """w_fk = Σ_jn c_fkn / Σ_jn h_kn: Eq. 41."""
-    return s.c_sum / s.h_sum
+    """w_fk = Σ_jn c_fkn / Σ_jn h_kn: Eq. 41.
+
+    A component without counts may have activations that are all 0 in floating point, at small
+    α; its column is 0.
+    """
+    return np.divide(s.c_sum, s.h_sum, out=np.zeros_like(s.c_sum), where=s.c_sum > 0)
 
 
 def update_h(s: Statistics, W: Array) -> Array:
     """w_fk = w̃_fk Σ_jn h_kn v_fn [W̃h]_fn⁻¹ / Σ_jn h_kn: Eq. 42."""
-    return W * s.ratio_sum / s.h_sum
+    upper = W * _given(s.ratio_sum)
+    return np.divide(upper, s.h_sum, out=np.zeros_like(upper), where=upper > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from gapmf.errors import InvalidInputError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Local = TypeVar("Local")
 
 
 def check_n_jobs(n_jobs: Any) -> int:
@@ -38,4 +40,41 @@ def for_each(
             return [future.result() for future in futures]
         except BaseException:  # an error or Ctrl-C: what has not begun does not begin
             pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def share_out(
+    work: Callable[[Task, Local], None],
+    tasks: Sequence[Task],
+    new_local: Callable[[], Local],
+    n_jobs: int | None,
+) -> list[Local]:
+    """Do every task, each thread with a `new_local()` of its own: these, to be added up.
+
+    After an error or Ctrl-C no further task begins, and those under way are waited for.
+    """
+    waiting = deque(tasks)
+
+    def worker() -> Local:
+        local = new_local()
+        try:
+            while True:
+                try:
+                    task = waiting.popleft()
+                except IndexError:
+                    return local
+                work(task, local)
+        except BaseException:
+            waiting.clear()
+            raise
+
+    n_threads = max(1, min(check_n_jobs(n_jobs), len(tasks)))
+    if n_threads == 1:
+        return [worker()]
+    with ThreadPoolExecutor(n_threads) as pool:
+        futures = [pool.submit(worker) for _ in range(n_threads)]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            waiting.clear()
             raise

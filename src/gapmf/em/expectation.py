@@ -37,6 +37,7 @@ class Expectation:
     @property
     def gradient(self) -> Array:
         """∂C_ML/∂w_fk = Σ_n E[h_kn] − Σ_n v_fn E[h_kn / [Wh_n]_f], (F, K)."""
+        assert self.statistics.ratio_sum is not None
         return self.statistics.h_sum - self.statistics.ratio_sum
 
 
@@ -79,7 +80,7 @@ class ExactExpectation:
             ratio[place] += r
         h_sum = (self.n_samples * model.alpha + c_sum.sum(axis=0)) / rate
         ratio += self._unmet(works, model)
-        return Expectation(log_likelihood, Statistics(c_sum, h_sum, ratio, self.n_samples))
+        return Expectation(log_likelihood, Statistics(c_sum, h_sum, self.n_samples, ratio))
 
     def score(self, model: GaP) -> tuple[Array, Array]:
         """r_f = mean_n v_fn E[1/[Wh_n]_f | v_n] and its standard error, both (F,).

@@ -1,0 +1,1 @@
+"""Who advances the chains, and where."""

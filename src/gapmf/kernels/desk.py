@@ -1,0 +1,111 @@
+"""What the Gibbs kernels read, write and work on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+AT_ONCE = 4  # components in a register block, and accumulated sweeps in a batch
+
+
+class Weights(NamedTuple):
+    """W and the prior, as the sampler uses them. K4 is K, rounded up to a multiple of four."""
+
+    rows: NDArray[np.float32]
+    """(F × K4), flat: w_fk / max_k w_fk, then zeros."""
+    alpha: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    """(K,): S_k + β_k."""
+    prior_mean: NDArray[np.float64]
+    """(K,): α_k / β_k."""
+
+
+class Plan(NamedTuple):
+    """What one E-step does, the same for every sample."""
+
+    seed: np.uint64
+    iteration: int
+    first_sample: int
+    """The number of row 0 in the whole data: part of its draws' address."""
+    n_sweeps: int
+    n_burn_in: int
+    expectations: bool
+    """Sum E[C | h] rather than the draws of C."""
+    c_unit: float
+    """One, in the units of `Sums.c`: 1 for draws."""
+    g_unit: float
+
+
+class Sums(NamedTuple):
+    """What accumulated sweeps add up to, in whole numbers: the order of adding does not matter."""
+
+    c: NDArray[np.float64]
+    """(F × K4), flat: Σ c_fkn, times c_unit."""
+    g: NDArray[np.float64]
+    """(K,): Σ (S_k + β_k) h_kn, times g_unit."""
+    sizes: NDArray[np.int64]
+    """(K, most + 1): how often L_kn was 0, 1, …; or (K, 0) when that is not asked."""
+
+
+class Desk(NamedTuple):
+    """Room to work on one sample. Matrices over lanes are flat, a row every stride_of(lanes)."""
+
+    tile: NDArray[np.float32]
+    """(K4, lanes): the sample's rows of W, transposed."""
+    total: NDArray[np.float32]
+    cum: NDArray[np.float32]
+    token: NDArray[np.float32]
+    words: NDArray[np.uint32]
+    own_words: NDArray[np.uint32]
+    inverse: NDArray[np.float32]
+    """(AT_ONCE, lanes): 1/[Wh] of the accumulated sweeps of this batch."""
+    batch: NDArray[np.float32]
+    """(AT_ONCE × K4): their h."""
+    ratios: NDArray[np.float32]
+    """(K4, lanes): Σ_j h_k / [Wh], when expectations of several sweeps are summed."""
+    kept: NDArray[np.uint32]
+    """(K4, lanes): how many tokens fell beyond component k, when draws are summed."""
+    g: NDArray[np.float64]
+    log_g: NDArray[np.float64]
+    """(K,): log g where it was drawn as such, else nan."""
+    h: NDArray[np.float32]
+    """(K4,): h scaled to a maximum of 1, then zeros."""
+    reach: NDArray[np.int64]
+    p: NDArray[np.float64]
+    rest: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def stride_of(n_lanes):
+    """Numbers from one row of a tile to the next: no power of two, they crowd the cache."""
+    stride = (n_lanes + 15) // 16 * 16
+    return stride + 16 if stride % 256 == 0 else stride
+
+
+@njit(cache=True, nogil=True)
+def make_desk(n_lanes, n_tokens, K, plan):
+    """Room for samples of at most so many lanes and tokens."""
+    several = plan.expectations and plan.n_sweeps > plan.n_burn_in + 1
+    K4 = (K + AT_ONCE - 1) // AT_ONCE * AT_ONCE
+    stride = stride_of(n_lanes)
+    return Desk(
+        np.empty(K4 * stride, np.float32),
+        np.empty(stride, np.float32),
+        np.empty(stride, np.float32),
+        np.empty(n_tokens, np.float32),
+        np.empty(n_tokens + 4, np.uint32),
+        np.empty(4 * K, np.uint32),
+        np.zeros(AT_ONCE * stride, np.float32),
+        np.zeros(AT_ONCE * K4, np.float32),
+        np.empty(K4 * stride if several else 0, np.float32),
+        np.empty(0 if plan.expectations else K4 * stride, np.uint32),
+        np.empty(K),
+        np.empty(K),
+        np.zeros(K4, np.float32),
+        np.empty(K4, np.int64),
+        np.empty(K),
+        np.empty(K),
+    )

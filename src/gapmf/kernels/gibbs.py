@@ -1,0 +1,287 @@
+"""The Gibbs sampler of h and C given W, sample by sample; its state is L alone.
+
+A sweep draws h_k ~ Gamma(α_k + L_k, S_k + β_k) and then shares each count v_f out among the
+components with probabilities w_fk h_k / [Wh]_f. Of the shares only their sums L_k = Σ_f c_fk are
+kept. W is fixed meanwhile, so the rows of W that a sample meets are gathered once, transposed,
+into a tile of components × lanes, and every sweep runs along its rows: a token takes its
+component by where u·[Wh] falls among the running sums of w_fk h_k, and L needs only how many
+tokens fall beyond each component, not which.
+
+The rows of W come scaled to a maximum of 1 (that cancels in the probabilities) and in single
+precision. Where that would not do, and where counts are large, see `singly`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gapmf.kernels import tally
+from gapmf.kernels.desk import AT_ONCE, make_desk, stride_of
+from gapmf.kernels.philox import (
+    ACTIVATIONS,
+    RETRIES,
+    SINGLY,
+    SMALL_SHAPES,
+    TOKENS,
+    U,
+    address,
+    fill,
+    join,
+    pair,
+    uniform,
+)
+from gapmf.kernels.singly import draw_faint, draw_heavy
+from gapmf.kernels.sums import add_draws, add_expectations, add_one_expectation, whole
+from gapmf.kernels.variates import gamma
+
+f4 = np.float32
+
+FAINT = f4(1e-20)  # a total below it is drawn singly
+NEGLIGIBLE = 1e-30  # an activation that is smaller, beside the sample's largest, is 0 in float32
+
+
+@njit(cache=True, nogil=True)
+def gather(feature, start, n_lanes, rows, K4, stride, tile):
+    """tile[k, i] = w_fk for the features f of the lanes i: four components of four lanes at once."""
+    start, K4, stride = U(start), U(K4), U(stride)
+    one, two, three = U(1), U(2), U(3)
+    whole = U(n_lanes // 4 * 4)
+    for j in range(U(0), whole, U(4)):
+        i = U(j)
+        a = U(feature[start + i]) * K4
+        b = U(feature[start + i + one]) * K4
+        c = U(feature[start + i + two]) * K4
+        d = U(feature[start + i + three]) * K4
+        o = i
+        for q in range(K4):
+            k = U(q)
+            tile[o] = rows[a + k]
+            tile[o + one] = rows[b + k]
+            tile[o + two] = rows[c + k]
+            tile[o + three] = rows[d + k]
+            o += stride
+    for j in range(whole, U(n_lanes)):
+        i = U(j)
+        row = U(feature[start + i]) * K4
+        for q in range(K4):
+            tile[U(q) * stride + i] = rows[row + U(q)]
+
+
+@njit(cache=True, nogil=True)
+def draw_activations(n, sweep, sizes, weights, plan, desk):
+    """g_k ~ Gamma(α_k + L_k, 1), where h_k = g_k / (S_k + β_k): Eq. 38.
+
+    For shapes below 1 the logarithm is drawn: at α = 0.01 half of the activations of components
+    without tokens are below 1e-30.
+    """
+    K = weights.alpha.size
+    sample = plan.first_sample + n
+    words = desk.own_words
+    fill(words, K, address(plan.seed, plan.iteration, sample, sweep, ACTIVATIONS))
+    more = address(plan.seed, plan.iteration, sample, sweep, RETRIES)
+    small = address(plan.seed, plan.iteration, sample, sweep, SMALL_SHAPES)
+    for k in range(K):
+        shape = weights.alpha[k] + sizes[k]
+        first = join(words[k], words[K + k])
+        second = join(words[2 * K + k], words[3 * K + k])
+        if shape >= 1.0:
+            desk.g[k] = gamma(shape, first, second, U(k), more)
+            desk.log_g[k] = math.nan
+        else:
+            word, _ = pair(k, small)
+            log_g = math.log(gamma(shape + 1.0, first, second, U(k), more))
+            log_g += math.log(uniform(word)) / shape
+            desk.g[k] = math.exp(log_g)
+            desk.log_g[k] = log_g
+
+
+@njit(cache=True, nogil=True)
+def sum_rates(n_lanes, stride, weights, desk):
+    """[Wh] of every lane, with h scaled to a maximum of 1."""
+    top = 0.0
+    for k in range(desk.g.size):
+        top = max(top, desk.g[k] / weights.rate[k])
+    for k in range(desk.g.size):
+        h = desk.g[k] / weights.rate[k] / top
+        desk.h[k] = f4(h) if h > NEGLIGIBLE else f4(0)
+    tally.clear(desk.total, n_lanes)
+    for k in range(0, desk.h.size, AT_ONCE):
+        a, b, c, d = desk.h[k], desk.h[k + 1], desk.h[k + 2], desk.h[k + 3]
+        tally.add_up(desk.total, 0, n_lanes, desk.tile, k * stride, stride, a, b, c, d)
+
+
+@njit(cache=True, nogil=True)
+def place_tokens(fours, twos, ones, at, desk):
+    """u·[Wh] for every token: first the lanes of four tokens, then those of two, then of one."""
+    fill(desk.words, (4 * fours + 2 * twos + ones + 3) // 4, at)
+    t = 0
+    for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
+        for _ in range(tokens):
+            tally.scale_uniforms(desk.words, t, desk.total, lane, width, desk.token)
+            t += width
+
+
+@njit(cache=True, nogil=True)
+def count_reach(fours, twos, ones, stride, desk):
+    """reach[k] = the number of tokens that fall beyond component k."""
+    tally.clear(desk.cum, fours + twos + ones)
+    cum, token, tile, reach = desk.cum, desk.token, desk.tile, desk.reach
+    for k in range(0, desk.h.size, AT_ONCE):
+        row = k * stride
+        a, b, c, d = desk.h[k], desk.h[k + 1], desk.h[k + 2], desk.h[k + 3]
+        at = 4 * fours
+        x = tally.tally_4(cum, 0, fours, token, 0, tile, row, stride, a, b, c, d)
+        y = tally.tally_2(cum, fours, twos, token, at, tile, row, stride, a, b, c, d)
+        at += 2 * twos
+        z = tally.tally_1(cum, fours + twos, ones, token, at, tile, row, stride, a, b, c, d)
+        for q in range(AT_ONCE):
+            reach[k + q] = np.int64(x[q]) + np.int64(y[q]) + np.int64(z[q])
+
+
+@njit(cache=True, nogil=True)
+def keep_reach(fours, twos, ones, stride, desk):
+    """Add to `kept`, lane by lane, how many tokens fall beyond each component."""
+    n_lanes = fours + twos + ones
+    tally.clear(desk.cum, n_lanes)
+    for k in range(desk.h.size):
+        row = k * stride
+        tally.step(desk.cum, n_lanes, desk.tile, row, desk.h[k])
+        t = 0
+        for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
+            for _ in range(tokens):
+                tally.keep(desk.cum, lane, width, desk.token, t, desk.kept, row)
+                t += width
+
+
+@njit(cache=True, nogil=True)
+def pull_back(fours, twos, ones, desk):
+    """Tokens that rounding has put beyond the last component go back below the total."""
+    t = 0
+    for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
+        for _ in range(tokens):
+            for i in range(lane, lane + width):
+                if desk.token[t] >= desk.cum[i]:
+                    desk.token[t] = desk.cum[i] * (f4(1) - f4(2.0**-22))
+                t += 1
+
+
+@njit(cache=True, nogil=True)
+def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, sums):
+    """c_f ~ Mult(v_f, w_f ∘ h / [Wh]_f), of which `sizes` keep L_k = Σ_f c_fk: Eq. 39.
+
+    With slot ≥ 0 the sweep is accumulated, in that place of the batch.
+    """
+    fours, twos = lanes.fours[n], lanes.twos[n]
+    n_lanes = lanes.start[n + 1] - lanes.start[n]
+    ones = n_lanes - fours - twos
+    accumulated = slot >= 0
+    sample = plan.first_sample + n
+    at = address(plan.seed, plan.iteration, sample, sweep, SINGLY)
+    sum_rates(n_lanes, stride, weights, desk)
+    n_faint = tally.invert(desk.total, n_lanes, FAINT, desk.inverse, max(slot, 0) * stride)
+    where = address(plan.seed, plan.iteration, sample, sweep, TOKENS)
+    place_tokens(fours, twos, ones, where, desk)
+    count_reach(fours, twos, ones, stride, desk)
+    while desk.reach[desk.h.size - 1] > 0:
+        pull_back(fours, twos, ones, desk)
+        count_reach(fours, twos, ones, stride, desk)
+    if accumulated and not plan.expectations:
+        keep_reach(fours, twos, ones, stride, desk)
+    index = U(0)
+    if n_faint:
+        index = draw_faint(
+            n, accumulated, lanes, weights, plan, stride, desk, index, at, sums
+        )
+    before = 4 * fours + 2 * twos + ones
+    for k in range(sizes.size):
+        sizes[k] = before - desk.reach[k]
+        before = desk.reach[k]
+    draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sums)
+
+
+@njit(cache=True, nogil=True)
+def add_batch(n_used, n_lanes, stride, desk):
+    """ratios_k += Σ_j h_k^(j) / [Wh^(j)] for the sweeps of a batch."""
+    K4 = desk.h.size
+    desk.batch[n_used * K4 :] = f4(0)
+    for k in range(K4):
+        a, b = desk.batch[k], desk.batch[K4 + k]
+        c, d = desk.batch[2 * K4 + k], desk.batch[3 * K4 + k]
+        tally.add_up(desk.ratios, k * stride, n_lanes, desk.inverse, 0, stride, a, b, c, d)
+
+
+@njit(cache=True, nogil=True)
+def accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums):
+    """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
+    for k in range(sizes.size):
+        sums.g[k] += whole(desk.g[k] * plan.g_unit)
+        if sums.sizes.shape[1]:
+            sums.sizes[k, sizes[k]] += 1
+    if plan.expectations and n_draws > 1:
+        K4 = desk.h.size
+        slot = j % AT_ONCE
+        for k in range(K4):
+            desk.batch[slot * K4 + k] = desk.h[k]
+        if slot == AT_ONCE - 1 or j == n_draws - 1:
+            add_batch(slot + 1, n_lanes, stride, desk)
+
+
+@njit(cache=True, nogil=True)
+def add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums):
+    """Add the sample's part of Σ C, for all accumulated sweeps."""
+    K, K4 = desk.g.size, desk.h.size
+    if not plan.expectations:
+        add_draws(n, n_draws, lanes, stride, K, K4, desk.kept, sums.c)
+    elif n_draws == 1:
+        add_one_expectation(n, lanes, weights.rows, desk.inverse, desk.h, plan.c_unit, sums.c)
+    else:
+        add_expectations(n, lanes, stride, plan.c_unit, K4, desk.tile, desk.ratios, sums.c)
+
+
+@njit(cache=True, nogil=True)
+def advance_sample(n, lanes, weights, plan, desk, sizes, sums):
+    """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
+    K4 = desk.h.size
+    n_lanes = lanes.start[n + 1] - lanes.start[n]
+    stride = stride_of(n_lanes)
+    n_draws = plan.n_sweeps - plan.n_burn_in
+    empty = n_lanes == 0 and lanes.heavy_start[n + 1] == lanes.heavy_start[n]
+    gather(lanes.feature, lanes.start[n], n_lanes, weights.rows, K4, stride, desk.tile)
+    if desk.ratios.size:
+        tally.clear(desk.ratios, K4 * stride)
+    if desk.kept.size:
+        tally.clear(desk.kept, K4 * stride)
+    if sizes[0] < 0:
+        sizes[:] = 0
+        if not empty:
+            desk.g[:] = weights.prior_mean * weights.rate
+            desk.log_g[:] = math.nan
+            sweep = plan.n_sweeps
+            draw_allocations(n, sweep, -1, lanes, weights, plan, stride, desk, sizes, sums)
+    for sweep in range(plan.n_sweeps):
+        j = sweep - plan.n_burn_in
+        draw_activations(n, sweep, sizes, weights, plan, desk)
+        if not empty:
+            slot = j % AT_ONCE if j >= 0 else -1
+            draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, sums)
+        if j >= 0:
+            accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums)
+    add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums)
+
+
+@njit(cache=True, nogil=True)
+def advance(first, last, lanes, weights, plan, L, new_L, sums):
+    """One E-step of samples first … last: new_L from L, their statistics added to `sums`."""
+    widest, most = 0, 0
+    for n in range(first, last):
+        n_lanes = lanes.start[n + 1] - lanes.start[n]
+        widest = max(widest, n_lanes)
+        most = max(most, n_lanes + 3 * lanes.fours[n] + lanes.twos[n])
+    desk = make_desk(widest, most, L.shape[1], plan)
+    for n in range(first, last):
+        sizes = new_L[n]
+        sizes[:] = L[n]
+        advance_sample(n, lanes, weights, plan, desk, sizes, sums)

@@ -1,0 +1,77 @@
+"""Sums over samples that do not depend on their order: whole numbers, held in doubles.
+
+Draws are whole. Expectations are rounded to whole multiples of 1/unit, sample by sample. As long
+as a sum stays below 2⁵³ every addition is exact, so threads, blocks and partitions give the same
+bits; the unit is chosen so that it does. Doubles rather than 64-bit integers because rounding
+and adding them vectorises on every machine, and converting does not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gapmf.kernels.philox import U
+
+# Adding and taking away 1.5·2⁵² rounds a double below 2⁵¹ to a whole number.
+SHIFT = 1.5 * 2.0**52
+
+
+@njit(cache=True, nogil=True)
+def whole(x):
+    """x rounded to a whole number; any size."""
+    return math.floor(x + 0.5)
+
+
+@njit(cache=True, nogil=True)
+def _add_row(c, row, n, w, h, factor):
+    """c_k += factor w_k h_k, rounded, for the n components from `row` in flat c and w."""
+    row = U(row)
+    for j in range(U(n)):
+        k = U(j)
+        c[row + k] += (factor * (np.float64(w[row + k]) * np.float64(h[k])) + SHIFT) - SHIFT
+
+
+@njit(cache=True, nogil=True)
+def add_one_expectation(n, lanes, rows, inverse, h, unit, c):
+    """c_f += tokens × w_f ∘ h / [Wh]_f for the lanes of sample n, one sweep accumulated: Eq. 40."""
+    start = lanes.start[n]
+    fours, twos = lanes.fours[n], lanes.twos[n]
+    for i in range(lanes.start[n + 1] - start):
+        tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
+        row = np.int64(lanes.feature[start + i]) * h.size
+        _add_row(c, row, h.size, rows, h, tokens * unit * np.float64(inverse[i]))
+
+
+@njit(cache=True, nogil=True)
+def add_expectations(n, lanes, stride, unit, K4, tile, ratios, c):
+    """c_f += tokens × w_f ∘ Σ_j h / [Wh]_f for the lanes of sample n: Eq. 40."""
+    start, stride = U(lanes.start[n]), U(stride)
+    fours, twos = U(lanes.fours[n]), U(lanes.twos[n])
+    for j in range(U(lanes.start[n + 1]) - start):
+        i = U(j)
+        tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
+        factor = tokens * unit
+        row = U(lanes.feature[start + i]) * U(K4)
+        o = i
+        for q in range(U(K4)):
+            x = factor * (np.float64(tile[o]) * np.float64(ratios[o]))
+            c[row + U(q)] += (x + SHIFT) - SHIFT
+            o += stride
+
+
+@njit(cache=True, nogil=True)
+def add_draws(n, n_draws, lanes, stride, K, K4, kept, c):
+    """c_f += Σ_j c_fn^(j) for the lanes of sample n, from how many tokens fell beyond each k."""
+    start = lanes.start[n]
+    fours, twos = lanes.fours[n], lanes.twos[n]
+    for i in range(lanes.start[n + 1] - start):
+        tokens = 4 if i < fours else (2 if i < fours + twos else 1)
+        row = np.int64(lanes.feature[start + i]) * K4
+        before = n_draws * tokens
+        for k in range(K):
+            beyond = np.int64(kept[k * stride + i])
+            c[row + k] += before - beyond
+            before = beyond
