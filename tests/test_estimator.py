@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.datasets import paper_synthetic
-from gapmf.estimator import ALGORITHMS
+from gapmf.settings import EXACT_MOMENTS as ALGORITHMS
 
 X, _ = paper_synthetic(10.0, 40, random_state=0)
 
@@ -171,7 +171,7 @@ def test_warnings():
     [
         ({"n_components": 0}, "n_components must be a whole number, 1 or more, but is 0"),
         ({"n_components": 2.0}, "n_components must be a whole number"),
-        ({"algorithm": "magic"}, "unknown algorithm 'magic': known are 'em-c', 'em-ch', 'exact'"),
+        ({"algorithm": "magic"}, "unknown algorithm 'magic': known are 'mcem-c'"),
         ({"alpha": -1.0}, "alpha is -1.0"),
         ({"beta": [1.0, 2.0, 3.0]}, "beta has length 3, but there are 2 components"),
         ({"max_iter": 0}, "max_iter must be a whole number, 1 or more"),

@@ -18,7 +18,7 @@ LAYERS = [
     {"counts"},
     {"distributions"},
     {"model"},
-    {"kernels", "datasets", "m_steps"},
+    {"kernels", "datasets", "m_steps", "settings"},
     {"engines"},
     {"likelihood"},
     {"em"},

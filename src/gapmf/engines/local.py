@@ -90,9 +90,7 @@ class LocalEngine:
         """
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
-        self._lanes = lay_out(
-            X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY
-        )
+        self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
         self._sample_totals = np.asarray(X.sum(axis=1), dtype=np.float64)
         self._totals = np.asarray(X.sum(axis=0), dtype=np.float64)
         self._L = np.full((X.shape[0], 1), -1, dtype=np.int64)
@@ -122,7 +120,9 @@ class LocalEngine:
         """One E-step from the present state. If it is interrupted the state is as before."""
         K = model.n_components
         if K >= MAX_COMPONENTS:
-            raise InvalidInputError(f"there can be at most {MAX_COMPONENTS - 1} components, not {K}")
+            raise InvalidInputError(
+                f"there can be at most {MAX_COMPONENTS - 1} components, not {K}"
+            )
         check_reachable(model.W, self._totals)
         L = self._L if self._L.shape[1] == K else np.full((self.n_samples, K), -1, np.int64)
         new_L = np.empty_like(L)
@@ -139,8 +139,8 @@ class LocalEngine:
 
         parts = share_out(work, self._blocks(K * plan.n_sweeps), new_sums, self._n_threads)
         for part in parts[1:]:
-            for whole, share in zip(parts[0], part, strict=True):
-                whole += share
+            for total, share in zip(parts[0], part, strict=True):
+                np.add(total, share, out=total)
         self._L, self._iteration = new_L, self._iteration + 1
         return self._statistics(parts[0], weights, plan, sweeps)
 
@@ -174,9 +174,7 @@ class LocalEngine:
             cuts = np.unique(np.concatenate([[0], ends, [N]]))
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
-    def _statistics(
-        self, sums: Sums, weights: Weights, plan: Plan, sweeps: Sweeps
-    ) -> Statistics:
+    def _statistics(self, sums: Sums, weights: Weights, plan: Plan, sweeps: Sweeps) -> Statistics:
         K = weights.alpha.size
         c = sums.c.reshape(self._totals.size, -1)[:, :K]
         if sweeps.expectations:

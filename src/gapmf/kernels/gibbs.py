@@ -45,7 +45,7 @@ NEGLIGIBLE = 1e-30  # an activation that is smaller, beside the sample's largest
 
 @njit(cache=True, nogil=True)
 def gather(feature, start, n_lanes, rows, K4, stride, tile):
-    """tile[k, i] = w_fk for the features f of the lanes i: four components of four lanes at once."""
+    """tile[k, i] = w_fk for the features f of the lanes i, four lanes at once."""
     start, K4, stride = U(start), U(K4), U(stride)
     one, two, three = U(1), U(2), U(3)
     whole = U(n_lanes // 4 * 4)
@@ -192,9 +192,7 @@ def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, 
         keep_reach(fours, twos, ones, stride, desk)
     index = U(0)
     if n_faint:
-        index = draw_faint(
-            n, accumulated, lanes, weights, plan, stride, desk, index, at, sums
-        )
+        index = draw_faint(n, accumulated, lanes, weights, plan, stride, desk, index, at, sums)
     before = 4 * fours + 2 * twos + ones
     for k in range(sizes.size):
         sizes[k] = before - desk.reach[k]

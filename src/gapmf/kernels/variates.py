@@ -122,9 +122,7 @@ def _binomial_many(n, p, index, at):
             continue
         if us >= 0.07 and v <= inside:
             return np.int64(x), index
-        log_ratio = (
-            top - math.lgamma(x + 1.0) - math.lgamma(n - x + 1.0) + (x - mode) * log_odds
-        )
+        log_ratio = top - math.lgamma(x + 1.0) - math.lgamma(n - x + 1.0) + (x - mode) * log_odds
         if math.log(v * alpha / (a / (us * us) + b)) <= log_ratio:
             return np.int64(x), index
 

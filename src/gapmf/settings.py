@@ -1,0 +1,131 @@
+"""The estimator's parameters, checked: what a fit reads instead of what a user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.errors import InvalidInputError
+from gapmf.validation import (
+    as_float,
+    check_alpha,
+    check_entries,
+    check_number,
+    check_option,
+    check_positive,
+    check_whole,
+)
+
+MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
+EXACT_MOMENTS = ("em-c", "em-ch", "exact")
+ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS)
+SCHEDULES = ("paper",)
+STARTS = ("mean", "random")
+
+PAPER_SWEEPS = 150  # draws, and as many before them
+MAX_ITER = {"paper": 500, "exact moments": 1000}
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that the constructor stored untouched, checked and in its final form."""
+
+    algorithm: str
+    alpha: Array
+    beta: Array
+    schedule: str
+    n_draws: int
+    n_burn_in: int
+    max_iter: int
+    tol: float
+    init: str | Array
+    """One of `STARTS`, or W (F, K) to start from."""
+    n_init: int
+    prune_tol: float
+    callbacks: tuple[Any, ...]
+
+    @property
+    def monte_carlo(self) -> bool:
+        """Whether the algorithm draws rather than integrates."""
+        return self.algorithm in MONTE_CARLO
+
+
+def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
+    """Settings from the constructor's parameters, for these counts."""
+    K = check_whole(given["n_components"], "n_components")
+    algorithm = check_option(given["algorithm"], ALGORITHMS, "algorithm")
+    monte_carlo = algorithm in MONTE_CARLO
+    schedule = check_option(given["schedule"], SCHEDULES, "schedule")
+    n_init = check_whole(given["n_init"], "n_init")
+    if monte_carlo and n_init != 1:
+        raise InvalidInputError(
+            f"n_init must be 1 with algorithm={algorithm!r}, but is {n_init}: starts are compared "
+            "by their likelihood, which only 'em-c', 'em-ch' and 'exact' compute"
+        )
+    max_iter = given["max_iter"]
+    if max_iter is None:
+        max_iter = MAX_ITER[schedule if monte_carlo else "exact moments"]
+    return Settings(
+        algorithm=algorithm,
+        alpha=check_alpha(given["alpha"], K),
+        beta=check_positive(given["beta"], K, "beta"),
+        schedule=schedule,
+        n_draws=_check_sweeps(given, "n_draws", monte_carlo, least=1),
+        n_burn_in=_check_sweeps(given, "n_burn_in", monte_carlo, least=0),
+        max_iter=check_whole(max_iter, "max_iter"),
+        tol=check_number(given["tol"], "tol", least=0.0),
+        init=_check_init(given["init"], K, counts, n_init),
+        n_init=n_init,
+        prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
+        callbacks=_check_callbacks(given["callbacks"]),
+    )
+
+
+def _check_sweeps(given: dict[str, Any], name: str, monte_carlo: bool, least: int) -> int:
+    """n_draws or n_burn_in, which only Monte Carlo has."""
+    value = given[name]
+    if value is None:
+        return PAPER_SWEEPS
+    if not monte_carlo:
+        raise InvalidInputError(
+            f"{name} is for Monte Carlo only: leave it out with algorithm={given['algorithm']!r}"
+        )
+    return check_whole(value, name, least=least)
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Any, ...]:
+    callbacks = () if callbacks is None else callbacks
+    if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+        raise InvalidInputError(
+            f"callbacks must be a list of callables of one record, but is {callbacks!r}"
+        )
+    return tuple(callbacks)
+
+
+def _check_init(init: Any, K: int, counts: sp.csr_array, n_init: int) -> str | Array:
+    """A kind of start, or W (F, K) from the components (K, F) that were given."""
+    if isinstance(init, str):
+        return check_option(init, STARTS, "init")
+    components = as_float(init, "init", "'mean', 'random' or numbers, components × features")
+    if components.shape != (K, counts.shape[1]):
+        raise InvalidInputError(
+            f"init must have shape {(K, counts.shape[1])}, components × features, "
+            f"but has shape {components.shape}"
+        )
+    check_entries(components, "init")
+    if n_init != 1:
+        raise InvalidInputError("with components in init every start is the same: n_init must be 1")
+    unmet = np.flatnonzero((components.sum(axis=0) == 0) & (np.asarray(counts.sum(axis=0)) > 0))
+    if unmet.size:
+        raise InvalidInputError(
+            f"feature {unmet[0]} has counts, but every component of init is 0 there: "
+            "EM cannot leave zero, so start from something positive"
+        )
+    return components.T
