@@ -121,3 +121,19 @@ def log_joint(V, H, W, alpha, beta):
         for f in range(F):
             total += stats.poisson.logpmf(V[f, n], sum(W[f, k] * H[k, n] for k in range(K)))
     return total
+
+
+def gibbs(V, W, alpha, beta, C, n_sweeps, rng):
+    """The paper's Gibbs sampler, Eqs. 38 to 40, with its F×K×N tensor: the last C and H."""
+    F, N = V.shape
+    K = W.shape[1]
+    H = np.empty((K, N))
+    for _ in range(n_sweeps):
+        for n in range(N):
+            for k in range(K):
+                shape = alpha[k] + C[:, k, n].sum()
+                H[k, n] = rng.gamma(shape, 1 / (beta[k] + W[:, k].sum()))
+            for f in range(F):
+                rho = W[f] * H[:, n] / (W[f] @ H[:, n])
+                C[f, :, n] = rng.multinomial(V[f, n], rho)
+    return C, H

@@ -39,7 +39,8 @@ def philox(c0, c1, c2, c3, k0, k1):
 
     The masks, idle though they are, tell the compiler that products fit in 64 bits.
     """
-    c0, c1, c2, c3, k0, k1 = c0 & LOW, c1 & LOW, c2 & LOW, c3 & LOW, k0 & LOW, k1 & LOW
+    c0, c1, c2, c3 = U(c0) & LOW, U(c1) & LOW, U(c2) & LOW, U(c3) & LOW
+    k0, k1 = U(k0) & LOW, U(k1) & LOW
     for _ in range(10):
         p0 = c0 * MULTIPLIER_0
         p1 = c2 * MULTIPLIER_1
