@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from gapmf.kernels import tally
+from gapmf.kernels.compiled import kernel
 from gapmf.kernels.desk import AT_ONCE, make_desk, stride_of
 from gapmf.kernels.philox import (
     ACTIVATIONS,
@@ -43,7 +44,7 @@ FAINT = f4(1e-20)  # a total below it is drawn singly
 NEGLIGIBLE = 1e-30  # an activation that is smaller, beside the sample's largest, is 0 in float32
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def gather(feature, start, n_lanes, rows, K4, stride, tile):
     """tile[k, i] = w_fk for the features f of the lanes i, four lanes at once."""
     start, K4, stride = U(start), U(K4), U(stride)
@@ -70,7 +71,7 @@ def gather(feature, start, n_lanes, rows, K4, stride, tile):
             tile[U(q) * stride + i] = rows[row + U(q)]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def draw_activations(n, sweep, sizes, weights, plan, desk):
     """g_k ~ Gamma(α_k + L_k, 1), where h_k = g_k / (S_k + β_k): Eq. 38.
 
@@ -98,7 +99,7 @@ def draw_activations(n, sweep, sizes, weights, plan, desk):
             desk.log_g[k] = log_g
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def sum_rates(n_lanes, stride, weights, desk):
     """[Wh] of every lane, with h scaled to a maximum of 1."""
     top = 0.0
@@ -113,7 +114,7 @@ def sum_rates(n_lanes, stride, weights, desk):
         tally.add_up(desk.total, 0, n_lanes, desk.tile, k * stride, stride, a, b, c, d)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def place_tokens(fours, twos, ones, at, desk):
     """u·[Wh] for every token: first the lanes of four tokens, then those of two, then of one."""
     fill(desk.words, (4 * fours + 2 * twos + ones + 3) // 4, at)
@@ -124,7 +125,7 @@ def place_tokens(fours, twos, ones, at, desk):
             t += width
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def count_reach(fours, twos, ones, stride, desk):
     """reach[k] = the number of tokens that fall beyond component k."""
     tally.clear(desk.cum, fours + twos + ones)
@@ -141,7 +142,7 @@ def count_reach(fours, twos, ones, stride, desk):
             reach[k + q] = np.int64(x[q]) + np.int64(y[q]) + np.int64(z[q])
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def keep_reach(fours, twos, ones, stride, desk):
     """Add to `kept`, lane by lane, how many tokens fall beyond each component."""
     n_lanes = fours + twos + ones
@@ -156,7 +157,7 @@ def keep_reach(fours, twos, ones, stride, desk):
                 t += width
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pull_back(fours, twos, ones, desk):
     """Tokens that rounding has put beyond the last component go back below the total."""
     t = 0
@@ -168,7 +169,7 @@ def pull_back(fours, twos, ones, desk):
                 t += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, sums):
     """c_f ~ Mult(v_f, w_f ∘ h / [Wh]_f), of which `sizes` keep L_k = Σ_f c_fk: Eq. 39.
 
@@ -200,7 +201,7 @@ def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, 
     draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sums)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_batch(n_used, n_lanes, stride, desk):
     """ratios_k += Σ_j h_k^(j) / [Wh^(j)] for the sweeps of a batch."""
     K4 = desk.h.size
@@ -211,7 +212,7 @@ def add_batch(n_used, n_lanes, stride, desk):
         tally.add_up(desk.ratios, k * stride, n_lanes, desk.inverse, 0, stride, a, b, c, d)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums):
     """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
     for k in range(sizes.size):
@@ -227,7 +228,7 @@ def accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums):
             add_batch(slot + 1, n_lanes, stride, desk)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums):
     """Add the sample's part of Σ C, for all accumulated sweeps."""
     K, K4 = desk.g.size, desk.h.size
@@ -239,7 +240,7 @@ def add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums):
         add_expectations(n, lanes, stride, plan.c_unit, K4, desk.tile, desk.ratios, sums.c)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def advance_sample(n, lanes, weights, plan, desk, sizes, sums):
     """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
     K4 = desk.h.size
@@ -255,8 +256,9 @@ def advance_sample(n, lanes, weights, plan, desk, sizes, sums):
     if sizes[0] < 0:
         sizes[:] = 0
         if not empty:
-            desk.g[:] = weights.prior_mean * weights.rate
-            desk.log_g[:] = math.nan
+            for k in range(sizes.size):
+                desk.g[k] = weights.prior_mean[k] * weights.rate[k]
+                desk.log_g[k] = math.nan
             sweep = plan.n_sweeps
             draw_allocations(n, sweep, -1, lanes, weights, plan, stride, desk, sizes, sums)
     for sweep in range(plan.n_sweeps):

@@ -12,7 +12,8 @@ overflows when the code runs uncompiled.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.compiled import kernel
 
 U = np.uint64
 LOW = U(0xFFFFFFFF)
@@ -33,7 +34,7 @@ PURPOSES = U(8)
 TWO_POW_MINUS_52 = 2.0**-52
 
 
-@njit(cache=True, nogil=True, inline="always")  # LLVM alone would not, and `fill` be scalar
+@kernel(inline="always")  # LLVM alone would not, and `fill` be scalar
 def philox(c0, c1, c2, c3, k0, k1):
     """Four words at counter (c0, c1, c2, c3) under key (k0, k1).
 
@@ -53,7 +54,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def address(seed, iteration, sample, sweep, purpose):
     """Where draws are found: all but the first word of a counter, and the key."""
     return (
@@ -65,7 +66,7 @@ def address(seed, iteration, sample, sweep, purpose):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fill(words, n, at):
     """4n words: those of index t, for t < n, at words[t], words[n + t], … .
 
@@ -83,13 +84,13 @@ def fill(words, n, at):
         words[fourth + t] = d
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def join(a, b):
     """Two words as one of 64 bits."""
     return (U(a) << SHIFT) | U(b)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pair(index, at):
     """The two words of 64 bits that an index has."""
     c1, c2, c3, k0, k1 = at
@@ -97,7 +98,7 @@ def pair(index, at):
     return join(a, b), join(c, d)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def uniform(word):
     """A number in (0, 1) from 64 bits: never 0, so that its logarithm is finite."""
     return (np.float64(np.int64(word >> U(12))) + 0.5) * TWO_POW_MINUS_52

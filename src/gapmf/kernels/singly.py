@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from gapmf.kernels.compiled import kernel
 from gapmf.kernels.philox import pair, uniform
 from gapmf.kernels.sums import whole
 from gapmf.kernels.variates import ONE, binomial
@@ -19,7 +19,7 @@ from gapmf.kernels.variates import ONE, binomial
 TINY = 1e-290
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _weigh_logs(row, weights, desk):
     """`weigh` where even doubles underflow: relative to the largest."""
     top = -math.inf
@@ -37,7 +37,7 @@ def _weigh_logs(row, weights, desk):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def weigh(f, weights, desk):
     """p_k = w_fk h_k / [Wh]_f, and rest_k = Σ_{l≥k} p_l; where f stands in flat arrays: Eq. 40."""
     row = np.int64(f) * desk.h.size
@@ -55,7 +55,7 @@ def weigh(f, weights, desk):
     return row
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sums):
     """Heavy counts by conditional binomials, added to `sizes` and, if accumulated, to the sums."""
     for i in range(lanes.heavy_start[n], lanes.heavy_start[n + 1]):
@@ -76,7 +76,7 @@ def draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sum
     return index
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def draw_faint(n, accumulated, lanes, weights, plan, stride, desk, index, at, sums):
     """Tokens in lanes whose total is -1, added to `reach` and, if accumulated, to the sums."""
     start = lanes.start[n]

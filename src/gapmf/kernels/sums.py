@@ -11,21 +11,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from gapmf.kernels.compiled import kernel
 from gapmf.kernels.philox import U
 
 # Adding and taking away 1.5·2⁵² rounds a double below 2⁵¹ to a whole number.
 SHIFT = 1.5 * 2.0**52
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def whole(x):
     """x rounded to a whole number; any size."""
     return math.floor(x + 0.5)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _add_row(c, row, n, w, h, factor):
     """c_k += factor w_k h_k, rounded, for the n components from `row` in flat c and w."""
     row = U(row)
@@ -34,7 +34,7 @@ def _add_row(c, row, n, w, h, factor):
         c[row + k] += (factor * (np.float64(w[row + k]) * np.float64(h[k])) + SHIFT) - SHIFT
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_one_expectation(n, lanes, rows, inverse, h, unit, c):
     """c_f += tokens × w_f ∘ h / [Wh]_f for the lanes of sample n, one sweep accumulated: Eq. 40."""
     start = lanes.start[n]
@@ -45,7 +45,7 @@ def add_one_expectation(n, lanes, rows, inverse, h, unit, c):
         _add_row(c, row, h.size, rows, h, tokens * unit * np.float64(inverse[i]))
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_expectations(n, lanes, stride, unit, K4, tile, ratios, c):
     """c_f += tokens × w_f ∘ Σ_j h / [Wh]_f for the lanes of sample n: Eq. 40."""
     start, stride = U(lanes.start[n]), U(stride)
@@ -62,7 +62,7 @@ def add_expectations(n, lanes, stride, unit, K4, tile, ratios, c):
             o += stride
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_draws(n, n_draws, lanes, stride, K, K4, kept, c):
     """c_f += Σ_j c_fn^(j) for the lanes of sample n, from how many tokens fell beyond each k."""
     start = lanes.start[n]

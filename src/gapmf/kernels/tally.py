@@ -10,8 +10,8 @@ the same sums.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from gapmf.kernels.compiled import kernel
 from gapmf.kernels.philox import U
 
 f4 = np.float32
@@ -23,14 +23,14 @@ NINE = u4(9)
 FUSE = {"contract"}
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def clear(out, n):
     """out[:n] = 0."""
     for i in range(U(n)):
         out[i] = 0
 
 
-@njit(cache=True, nogil=True, fastmath=FUSE)
+@kernel(fastmath=FUSE)
 def add_up(total, at, n, tile, row, stride, a, b, c, d):
     """total[at + i] += a × (this row of the tile)[i] + b × (the next)[i] + … ."""
     at = U(at)
@@ -47,7 +47,7 @@ def add_up(total, at, n, tile, row, stride, a, b, c, d):
         total[at + i] = z
 
 
-@njit(cache=True, nogil=True, fastmath=FUSE)
+@kernel(fastmath=FUSE)
 def step(cum, n, tile, row, a):
     """cum += a × (this row of the tile)."""
     row = U(row)
@@ -56,7 +56,7 @@ def step(cum, n, tile, row, a):
         cum[i] += a * tile[row + i]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def keep(cum, lane, n, token, at, kept, row):
     """How many of the lanes' tokens reach cum, a token a lane; each adds 1 to its lane's count."""
     lane, at = U(lane), U(at)
@@ -70,7 +70,7 @@ def keep(cum, lane, n, token, at, kept, row):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def invert(total, n, least, out, row):
     """out[row + i] = 1/total[i]; where the total is below `least`, 0, and the total becomes -1.
 
@@ -88,7 +88,7 @@ def invert(total, n, least, out, row):
     return faint
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def scale_uniforms(words, word, total, lane, n, out):
     """out[word + i] = u total[lane + i], with u in (0, 1) from words[word + i]."""
     word, lane = U(word), U(lane)
@@ -98,7 +98,7 @@ def scale_uniforms(words, word, total, lane, n, out):
         out[word + i] = u * total[lane + i]
 
 
-@njit(cache=True, nogil=True, fastmath=FUSE)
+@kernel(fastmath=FUSE)
 def tally_1(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     """How many tokens reach beyond each of four components; cum moves on by these.
 
@@ -125,7 +125,7 @@ def tally_1(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     return n_a, n_b, n_c, n_d
 
 
-@njit(cache=True, nogil=True, fastmath=FUSE)
+@kernel(fastmath=FUSE)
 def tally_2(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     """`tally_1` for lanes with two tokens: token[at + i] and token[at + n + i]."""
     n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
@@ -150,7 +150,7 @@ def tally_2(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     return n_a, n_b, n_c, n_d
 
 
-@njit(cache=True, nogil=True, fastmath=FUSE)
+@kernel(fastmath=FUSE)
 def tally_4(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     """`tally_1` for lanes with four tokens."""
     n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from gapmf.kernels.compiled import kernel
 from gapmf.kernels.philox import U, pair, uniform
 
 ONE_MORE = U(1 << 20)
@@ -40,7 +40,7 @@ RIGHT, HEIGHT = _layers()
 FEW = 10.0  # expected successes below which a binomial is drawn by inversion
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def normal(word, index, at):
     """A standard normal from 64 bits by the ziggurat, and the index after it."""
     while True:
@@ -62,7 +62,7 @@ def normal(word, index, at):
             return x, index
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def gamma(shape, first, second, index, at):
     """Gamma(shape, 1) for shape ≥ 1 from two words of 64 bits: Marsaglia and Tsang (2000)."""
     d = shape - 1.0 / 3.0
@@ -82,7 +82,7 @@ def gamma(shape, first, second, index, at):
         index += ONE_MORE
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _binomial_few(n, p, word):
     """Binomial(n, p) for small np: inversion, going up from 0."""
     u = uniform(word)
@@ -98,7 +98,7 @@ def _binomial_few(n, p, word):
     return x
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _binomial_many(n, p, index, at):
     """Binomial(n, p) for p ≤ 1/2 and np ≥ 10: transformed rejection, Hörmann (1993)."""
     q = 1.0 - p
@@ -127,7 +127,7 @@ def _binomial_many(n, p, index, at):
             return np.int64(x), index
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def binomial(n, p, index, at):
     """Binomial(n, p) in time that does not grow with n, and the index after it."""
     if n <= 0 or p <= 0.0:
