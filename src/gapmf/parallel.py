@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import joblib
@@ -74,6 +74,9 @@ def share_out(
     with ThreadPoolExecutor(n_threads) as pool:
         futures = [pool.submit(worker) for _ in range(n_threads)]
         try:
+            # Now and then awake: a signal that another thread received is handled only here.
+            while wait(futures, timeout=0.1).not_done:
+                pass
             return [future.result() for future in futures]
         except BaseException:
             waiting.clear()

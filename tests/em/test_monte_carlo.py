@@ -1,0 +1,189 @@
+"""MCEM-C, MCEM-H and MCEM-CH by the paper's schedule. Seeds are fixed."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from chains import one_sweep
+from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
+from gapmf.counts import check_counts
+from gapmf.datasets import paper_synthetic
+from gapmf.em.monte_carlo import STEPS, fit_paper, paper_sweeps
+from gapmf.em.record import History
+from gapmf.em.start import mean_start
+from gapmf.engines.base import Sweeps
+from gapmf.engines.local import LocalEngine
+
+ALGORITHMS = list(STEPS)
+
+
+def counts(N=120, F=30, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = GaP(rng.gamma(0.3, 1.0, (F, K)), alpha=0.5, beta=0.5)
+    X = truth.sample(N, random_state=seed + 1)
+    X[0] = 0
+    X[1, 2] = 500
+    return X
+
+
+@pytest.mark.parametrize("expectations", [False, True])
+def test_mcem_c_keeps_the_means(expectations):
+    """Σ_k (α_k/β_k) w_fk = v̄_f after every iteration, to rounding."""
+    X = counts()
+    alpha, beta = np.array([0.1, 1.0, 5.0]), np.array([2.0, 0.3, 1.0])
+    seen = []
+    model = GaP(mean_start(X.mean(axis=0), alpha, beta), alpha, beta)
+    engine = LocalEngine().load(check_counts(X), seed=0)
+    history = History([lambda record: seen.append(record.model)])
+    sweeps = Sweeps(3, 1, expectations=expectations)
+    fit_paper(engine, model, "mcem-c", sweeps, max_iter=40, history=history)
+    assert len(seen) == 40
+    for m in seen:
+        expected = m.W @ (alpha / beta)
+        np.testing.assert_allclose(expected, X.mean(axis=0), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_fit_is_the_same_bits_however_it_is_run(algorithm):
+    X = counts()
+
+    def fit(data, engine):
+        engine.load(check_counts(data), seed=5)
+        model = GaP(mean_start(X.mean(axis=0), np.full(4, 0.4), np.ones(4)), alpha=0.4)
+        sweeps = paper_sweeps(algorithm, 3, 2)
+        return fit_paper(engine, model, algorithm, sweeps, max_iter=6, history=History()).W
+
+    reference = fit(X, LocalEngine())
+    assert np.isfinite(reference).all()
+    for n_jobs in (1, 2, 5):
+        for block_size in (None, 1, 64, 1000):
+            W = fit(X, LocalEngine(n_jobs, block_size))
+            np.testing.assert_array_equal(W, reference)
+    np.testing.assert_array_equal(fit(sp.csc_array(X), LocalEngine(2)), reference)
+
+
+def test_a_step_of_mcem_h_is_the_papers():
+    """With one draw of h a sample, Eq. 42 written out."""
+    rng = np.random.default_rng(3)
+    X = rng.poisson(4.0, (6, 5))
+    model = GaP(rng.gamma(1.0, 1.0, (5, 2)))
+    engine = LocalEngine().load(check_counts(X), seed=2)
+    s = engine.advance(model, Sweeps(1, expectations=True))
+    W = STEPS["mcem-h"](s, model)
+    first = np.full((6, 2), -1)
+    _, h, _ = one_sweep(X, model, first, seed=2)
+    ratio = sum(h[n][None] * (X[n] / (model.W @ h[n]))[:, None] for n in range(6))
+    np.testing.assert_allclose(W, model.W * ratio / h.sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1, 100])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_near_the_maximum_the_mean_is_the_maximum(algorithm, scale):
+    """Iterates wander about the maximum of V₁ and V₂; their mean is it, to a hundredth of a nat.
+
+    A single iterate is off by more, so the mean is not near merely because it began there.
+    """
+    X, _ = paper_synthetic(scale=scale, random_state=1)
+    top = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+    seen = []
+    GammaPoissonMF(
+        3,
+        algorithm=algorithm,
+        init=top.components_,
+        n_draws=150,
+        n_burn_in=10,
+        max_iter=120,
+        random_state=0,
+        callbacks=[lambda record: seen.append(record.model.W)],
+    ).fit(X)
+    mean = np.mean(seen, axis=0)
+    below = top.log_likelihood_ - log_marginal_likelihood(X, GaP(mean)).total
+    assert below < 0.03
+    assert np.abs(mean - top.model_.W).max() < 0.02 * top.model_.W.max()
+    assert np.abs(mean.sum(axis=0) - top.model_.column_norms).max() < 0.03 * mean.sum()
+    assert np.std(seen, axis=0).max() > 1e-3 * mean.max()
+
+
+def test_the_spare_column_shrinks_under_mcem_c_only():
+    """The paper's figure 3: on V₂, after as many iterations, MCEM-CH and MCEM-H still have it."""
+    X, _ = paper_synthetic(scale=100, random_state=0)
+    share = {}
+    for algorithm in ALGORITHMS:
+        est = GammaPoissonMF(
+            3, algorithm=algorithm, n_draws=30, n_burn_in=30, max_iter=100, random_state=0
+        ).fit(X)
+        share[algorithm] = est.model_.shares.min()
+    assert share["mcem-c"] < 0.08
+    assert share["mcem-ch"] > 0.2
+    assert share["mcem-h"] > 0.2
+
+
+def test_the_estimator_follows_the_papers_protocol():
+    X = counts()
+    est = GammaPoissonMF(3, algorithm="mcem-c", n_draws=2, n_burn_in=3, max_iter=7, random_state=4)
+    est.fit(X)
+    assert est.n_iter_ == 7
+    assert est.converged_ is False
+    np.testing.assert_array_equal(est.history_["n_sweeps"], 5 * np.arange(1, 8))
+    assert est.history_["norms"].shape == (7, 3)
+    assert np.isnan(est.history_["log_likelihood"]).all()
+    assert not hasattr(est, "log_likelihood_")
+    again = GammaPoissonMF(**est.get_params()).fit(sp.csr_array(X))
+    np.testing.assert_array_equal(again.components_, est.components_)
+    other = GammaPoissonMF(**est.get_params() | {"random_state": 5, "n_jobs": 2}).fit(X)
+    assert (other.components_ != est.components_).any()
+
+
+def test_the_first_iteration_starts_from_the_papers_point(monkeypatch):
+    X = counts()
+    seen = []
+    advance = LocalEngine.advance
+    monkeypatch.setattr(
+        LocalEngine, "advance", lambda self, m, s: (seen.append((m, s)), advance(self, m, s))[1]
+    )
+    GammaPoissonMF(4, algorithm="mcem-ch", alpha=2.0, beta=0.5, max_iter=1).fit(X)
+    model, sweeps = seen[0]
+    expected = np.tile(X.mean(axis=0)[:, None] * 0.25 / 4, (1, 4))
+    np.testing.assert_allclose(model.W, expected, rtol=1e-15)
+    assert sweeps == Sweeps(150, 150, expectations=False)
+
+
+def test_a_refit_forgets_what_exact_moments_left():
+    X = counts(40, 6)
+    est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
+    assert hasattr(est, "certificate_")
+    est.set_params(algorithm="mcem-c", n_draws=1, n_burn_in=0, max_iter=2).fit(X)
+    assert not hasattr(est, "certificate_")
+    assert not hasattr(est, "log_likelihood_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"n_draws": 0}, "n_draws must be a whole number, 1 or more"),
+        ({"n_burn_in": -1}, "n_burn_in must be a whole number, 0 or more"),
+        ({"schedule": "fast"}, "unknown schedule 'fast': known are 'paper'"),
+        ({"n_init": 3}, "n_init must be 1 with algorithm='mcem-c'"),
+        ({"algorithm": "exact", "n_draws": 5}, "n_draws is for Monte Carlo only"),
+        ({"algorithm": "em-c", "n_burn_in": 5}, "n_burn_in is for Monte Carlo only"),
+    ],
+)
+def test_bad_parameters(parameters, says):
+    with pytest.raises(ValueError, match=says):
+        GammaPoissonMF(**{"n_components": 2, "algorithm": "mcem-c"} | parameters).fit(counts())
+
+
+def test_ctrl_c_keeps_what_there_is():
+    def stop(record):
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    est = GammaPoissonMF(
+        2, algorithm="mcem-c", n_draws=1, n_burn_in=0, max_iter=50, random_state=0, callbacks=[stop]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        est.fit(counts())
+    assert est.n_iter_ == 3
+    assert est.components_.shape == (2, 30)
+    whole = GammaPoissonMF(**est.get_params() | {"max_iter": 3, "callbacks": None}).fit(counts())
+    np.testing.assert_array_equal(est.components_, whole.components_)

@@ -1,0 +1,211 @@
+"""The local engine: what it adds up does not depend on how the work was shared out."""
+
+import itertools
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapmf import GaP
+from gapmf.counts import check_counts
+from gapmf.engines import local
+from gapmf.engines.base import Sweeps
+from gapmf.engines.local import LocalEngine, settle, unit_for, weigh
+from gapmf.errors import InvalidInputError
+from gapmf.parallel import share_out
+
+
+def uneven_counts(N=150, F=40, seed=0):
+    """Empty samples, long ones, and counts on both sides of what is drawn token by token."""
+    rng = np.random.default_rng(seed)
+    X = rng.negative_binomial(0.2, 0.05, (N, F)) * rng.integers(0, 2, (N, 1))
+    X[3, 5], X[7, 0] = 129, 100_000
+    return X
+
+
+def a_model(F=40, K=5, seed=1, alpha=0.3):
+    return GaP(np.random.default_rng(seed).gamma(0.4, 1.0, (F, K)) + 1e-6, alpha=alpha)
+
+
+def run(engine, X, model, sweeps, n=3):
+    engine.load(check_counts(X), seed=17)
+    return [engine.advance(model, sweeps) for _ in range(n)]
+
+
+@pytest.mark.parametrize("expectations", [False, True])
+@pytest.mark.parametrize("n_draws", [1, 6])
+@pytest.mark.parametrize(
+    ("n_jobs", "block_size"),
+    [(1, 1), (1, 64), (1, 1000), (2, None), (5, None), (5, 1), (2, 64), (-1, 7)],
+)
+def test_threads_and_blocks_change_no_bit(expectations, n_draws, n_jobs, block_size):
+    X, model = uneven_counts(), a_model()
+    sweeps = Sweeps(n_draws, 1, expectations=expectations, sizes=True)
+    reference = LocalEngine()
+    other = LocalEngine(n_jobs, block_size)
+    pairs = zip(run(reference, X, model, sweeps), run(other, X, model, sweeps), strict=True)
+    for a, b in pairs:
+        np.testing.assert_array_equal(a.c_sum, b.c_sum)
+        np.testing.assert_array_equal(a.h_sum, b.h_sum)
+        np.testing.assert_array_equal(a.sizes, b.sizes)
+    np.testing.assert_array_equal(reference.state.L, other.state.L)
+
+
+@given(cut=st.integers(0, 30), seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_parts_of_the_data_add_up(cut, seed):
+    """Rows are drawn by their number in the whole data: engines of parts give the whole."""
+    X, model = uneven_counts(30, 8, seed), a_model(8)
+    X[0, 0] = 1
+    counts = check_counts(X)
+    sweeps = Sweeps(4, 2, sizes=True)
+    whole = LocalEngine().load(counts, seed=3).advance(model, sweeps)
+    parts = [
+        LocalEngine().load(counts[rows], seed=3, first_sample=first).advance(model, sweeps)
+        for rows, first in ((slice(0, cut), 0), (slice(cut, 30), cut))
+        if counts[rows].shape[0]
+    ]
+    total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    np.testing.assert_array_equal(total.c_sum, whole.c_sum)
+    np.testing.assert_allclose(total.h_sum, whole.h_sum, rtol=1e-10)
+    np.testing.assert_array_equal(total.sizes, whole.sizes)
+    assert total.n_draws == whole.n_draws
+
+
+@pytest.mark.parametrize("expectations", [False, True])
+def test_rows_sum_exactly(expectations):
+    X, model = uneven_counts(), a_model()
+    for n_draws in (1, 2, 5):
+        s = (
+            LocalEngine()
+            .load(check_counts(X), seed=0)
+            .advance(model, Sweeps(n_draws, expectations=expectations))
+        )
+        exact = n_draws * X.sum(axis=0)
+        np.testing.assert_allclose(s.c_sum.sum(axis=1), exact, rtol=4e-16, atol=0)
+        assert (s.c_sum >= 0).all()
+        assert s.n_draws == n_draws * len(X)
+
+
+def test_expectations_keep_rare_components():
+    """Draws lose a feature of small weight at once; expectations do not."""
+    X = check_counts(np.ones((5, 3), dtype=int))
+    W = np.column_stack([np.ones(3), np.full(3, 1e-9)])
+    lost = LocalEngine().load(X, seed=0).advance(GaP(W), Sweeps(3))
+    kept = LocalEngine().load(X, seed=0).advance(GaP(W), Sweeps(3, expectations=True))
+    assert (lost.c_sum[:, 1] == 0).all()
+    assert (kept.c_sum[:, 1] > 0).all()
+
+
+def test_dense_and_sparse_are_the_same():
+    X, model = uneven_counts(), a_model()
+    results = [
+        LocalEngine().load(check_counts(form(X)), seed=0).advance(model, Sweeps(2)).c_sum
+        for form in (np.asarray, sp.csr_array, sp.csc_array, sp.coo_array, np.float64)
+    ]
+    for c_sum in results[1:]:
+        np.testing.assert_array_equal(c_sum, results[0])
+
+
+@pytest.mark.parametrize(("N", "F", "K"), [(1, 1, 1), (1, 5, 3), (4, 1, 2), (3, 6, 7), (2, 3, 1)])
+def test_smallest_shapes(N, F, K):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3.0, (N, F))
+    s = (
+        LocalEngine()
+        .load(check_counts(X), seed=0)
+        .advance(GaP(rng.gamma(1.0, 1.0, (F, K))), Sweeps(3, 1, expectations=True))
+    )
+    assert s.c_sum.shape == (F, K)
+    np.testing.assert_allclose(s.c_sum.sum(axis=1), 3.0 * X.sum(axis=0))
+    if K == 1:
+        np.testing.assert_allclose(s.c_sum[:, 0], 3.0 * X.sum(axis=0))
+
+
+def test_nothing_at_all():
+    engine = LocalEngine().load(check_counts(np.zeros((4, 3), dtype=int)), seed=0)
+    s = engine.advance(GaP(np.zeros((3, 2)), alpha=0.5), Sweeps(5, sizes=True))
+    assert (s.c_sum == 0).all()
+    assert (s.h_sum > 0).all()
+    np.testing.assert_array_equal(s.sizes, [[20], [20]])
+
+
+def test_an_impossible_dictionary_is_refused_and_the_state_stays():
+    engine = LocalEngine().load(check_counts([[1, 2], [0, 1]]), seed=0)
+    engine.advance(GaP(np.ones((2, 2))), Sweeps(1))
+    before = engine.state
+    with pytest.raises(InvalidInputError, match="feature 1 has counts, but row 1 of W is 0"):
+        engine.advance(GaP([[1.0, 2.0], [0.0, 0.0]]), Sweeps(1))
+    np.testing.assert_array_equal(engine.state.L, before.L)
+    assert engine.state.iteration == before.iteration == 1
+
+
+def test_units_keep_sums_exact():
+    for largest in (0.0, 1.0, 3.0, 1e6, 2.0**40, 1e30):
+        assert max(largest, 1.0) * unit_for(largest) <= 2.0**51
+        assert max(largest, 1.0) * unit_for(largest) > 2.0**49
+    c = np.array([[3.0, 5.0], [0.0, 0.0]])
+    settle(c, np.array([9.0, 0.0]))
+    np.testing.assert_array_equal(c, [[3.0, 6.0], [0.0, 0.0]])
+
+
+def test_weights_are_scaled_by_row():
+    rows = weigh(GaP([[1e-300, 2e-300, 0.0], [0.0, 0.0, 0.0]])).rows.reshape(2, 4)
+    np.testing.assert_array_equal(rows, [[0.5, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_ctrl_c_is_answered_and_the_state_stays(n_jobs):
+    """Work for many seconds, interrupted: within a second, and as if it had not begun."""
+    X = np.random.default_rng(0).poisson(1.0, (400, 200))
+    model = a_model(200, 20)
+    engine = LocalEngine(n_jobs).load(check_counts(X), seed=1)
+    engine.advance(model, Sweeps(1))  # compiles
+    before = engine.state
+    pressed = []
+
+    def press():
+        pressed.append(time.perf_counter())
+        signal.raise_signal(signal.SIGINT)
+
+    timer = threading.Timer(0.5, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.advance(model, Sweeps(5000))
+    assert time.perf_counter() - pressed[0] < 1.0
+    np.testing.assert_array_equal(engine.state.L, before.L)
+    fresh = LocalEngine().load(check_counts(X), seed=1)
+    fresh.advance(model, Sweeps(1))
+    np.testing.assert_array_equal(
+        engine.advance(model, Sweeps(2)).c_sum, fresh.advance(model, Sweeps(2)).c_sum
+    )
+
+
+def test_an_error_in_a_thread_stops_the_others():
+    done = []
+
+    def work(task, local):
+        if task == 2:
+            raise RuntimeError("no")
+        time.sleep(0.01)
+        done.append(task)
+
+    with pytest.raises(RuntimeError, match="no"):
+        share_out(work, range(500), list, 3)
+    assert len(done) < 50
+
+
+def test_blocks_cover_every_sample_once():
+    engine = LocalEngine(3).load(check_counts(uneven_counts()), seed=0)
+    for work in (1, 10**4, 10**7, 10**9):
+        blocks = engine._blocks(work)
+        assert blocks[0][0] == 0
+        assert blocks[-1][1] == 150
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))
+        assert all(first < last for first, last in blocks)
+    assert local.BLOCKS_A_THREAD > 1
