@@ -1,0 +1,62 @@
+"""The sampler's kernels are plain Python too: types are wider there, and bounds are checked."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from gapmf import GaP
+from gapmf.counts import check_counts
+from gapmf.engines.base import State, Sweeps
+from gapmf.engines.local import LocalEngine
+
+
+def some_steps():
+    """Every path of the kernels: lanes of all kinds, heavy and faint counts, small and large α."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3.0, (6, 5))
+    X[0] = 0
+    X[1, 1], X[2, 3] = 1000, 129
+    W = rng.gamma(0.5, 1.0, (5, 6))
+    W[:, 2] = 0.0
+    W[4] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    model = GaP(W, alpha=[0.01, 0.3, 1.0, 0.002, 5.0, 1.0])
+    out = []
+    for sweeps in (
+        Sweeps(2, 1, sizes=True),
+        Sweeps(1, 0, expectations=True),
+        Sweeps(6, 1, expectations=True, sizes=True),
+    ):
+        engine = LocalEngine().load(check_counts(X), seed=2**40 + 1)
+        s = engine.advance(model, sweeps)
+        out += [s.c_sum, s.h_sum, engine.state.L]
+        out += [] if s.sizes is None else [s.sizes]
+        L = np.zeros((6, 6), dtype=np.int64)  # a state that W contradicts: faint totals
+        L[:, 0] = X.sum(axis=1)
+        engine.state = State(L, 3)
+        s = engine.advance(model, sweeps)
+        out += [s.c_sum, s.h_sum, engine.state.L]
+    return out
+
+
+def test_compiled_and_uncompiled_agree(tmp_path):
+    """Draws are the same; sums of expectations differ by the rounding of fused multiplication."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", __file__, str(tmp_path / "steps.npz")],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain = np.load(tmp_path / "steps.npz")
+    compiled = some_steps()
+    assert len(plain.files) == len(compiled) > 15
+    for name, x in zip(plain.files, compiled, strict=True):
+        if x.dtype == np.int64:
+            np.testing.assert_array_equal(x, plain[name])
+        else:
+            np.testing.assert_allclose(x, plain[name], rtol=1e-5, atol=1e-7)
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], *some_steps())
