@@ -25,7 +25,7 @@ LAYERS = [
     {"estimator"},
     {"cli"},
 ]
-KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "__future__", "gapmf.kernels"}
+KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}
 
 
 def _modules():
