@@ -95,7 +95,7 @@ def test_rows_sum_exactly(expectations):
 def test_expectations_keep_rare_components():
     """Draws lose a feature of small weight at once; expectations do not."""
     X = check_counts(np.ones((5, 3), dtype=int))
-    W = np.column_stack([np.ones(3), np.full(3, 1e-9)])
+    W = np.column_stack([np.ones(3), [1e-9, 1e-30, 1e-300]])
     lost = LocalEngine().load(X, seed=0).advance(GaP(W), Sweeps(3))
     kept = LocalEngine().load(X, seed=0).advance(GaP(W), Sweeps(3, expectations=True))
     assert (lost.c_sum[:, 1] == 0).all()
@@ -149,9 +149,16 @@ def test_units_keep_sums_exact():
     for largest in (0.0, 1.0, 3.0, 1e6, 2.0**40, 1e30):
         assert max(largest, 1.0) * unit_for(largest) <= 2.0**51
         assert max(largest, 1.0) * unit_for(largest) > 2.0**49
-    c = np.array([[3.0, 5.0], [0.0, 0.0]])
-    settle(c, np.array([9.0, 0.0]))
-    np.testing.assert_array_equal(c, [[3.0, 6.0], [0.0, 0.0]])
+
+
+def test_settling():
+    """Rows sum exactly, by their largest entry; what is positive stays so; what is 0 too."""
+    c = np.array([[3.0, 5.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0**40, 0.0]])
+    W = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1e-300, 1.0, 0.0]])
+    settle(c, W, np.array([9.0, 0.0, 2.0**40]))
+    np.testing.assert_array_equal(
+        c, [[3.0, 6.0, 0.0], [0.0, 0.0, 0.0], [2.0**7, 2.0**40 - 2.0**7, 0.0]]
+    )
 
 
 def test_weights_are_scaled_by_row():

@@ -21,6 +21,7 @@ HEAVY = 128  # counts above are drawn by conditional binomials, not token by tok
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
 BLOCKS_A_THREAD = 8  # so that no thread waits long for the last one
 EXACT_BITS = 51  # sums of whole numbers below 2^51 are exact, see kernels.sums
+LEAST_SHARE = 2.0**-33  # of a feature's counts, that an expectation is never rounded below
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 
 
@@ -50,8 +51,15 @@ def unit_for(largest: float) -> float:
     return 2.0 ** (EXACT_BITS - math.ceil(math.log2(max(largest, 1.0))))
 
 
-def settle(c: NDArray[np.float64], expected: NDArray[np.float64]) -> None:
-    """Give each feature's rounding error to its largest entry: rows sum to `expected`, exactly."""
+def settle(c: NDArray[np.float64], W: NDArray[np.float64], expected: NDArray[np.float64]) -> None:
+    """Undo the rounding of expectations: entries stay positive, rows sum to `expected` exactly.
+
+    An entry of W that becomes 0 never returns, and during a fit many want to: on documents
+    that costs more likelihood than Monte Carlo noise does. Where w_fk > 0 its expected share
+    therefore stays above LEAST_SHARE. What a row is then off by goes to its largest entry.
+    """
+    floor = np.ceil(expected * LEAST_SHARE)[:, None]
+    np.maximum(c, floor, out=c, where=W > 0)
     rows = np.arange(c.shape[0])
     c[rows, c.argmax(axis=1)] += expected - c.sum(axis=1)
 
@@ -142,7 +150,7 @@ class LocalEngine:
             for total, share in zip(parts[0], part, strict=True):
                 np.add(total, share, out=total)
         self._L, self._iteration = new_L, self._iteration + 1
-        return self._statistics(parts[0], weights, plan, sweeps)
+        return self._statistics(parts[0], model.W, weights, plan, sweeps)
 
     def _plan(self, model: GaP, sweeps: Sweeps) -> Plan:
         J = sweeps.n_draws
@@ -174,11 +182,18 @@ class LocalEngine:
             cuts = np.unique(np.concatenate([[0], ends, [N]]))
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
-    def _statistics(self, sums: Sums, weights: Weights, plan: Plan, sweeps: Sweeps) -> Statistics:
+    def _statistics(
+        self,
+        sums: Sums,
+        W: NDArray[np.float64],
+        weights: Weights,
+        plan: Plan,
+        sweeps: Sweeps,
+    ) -> Statistics:
         K = weights.alpha.size
         c = sums.c.reshape(self._totals.size, -1)[:, :K]
         if sweeps.expectations:
-            settle(c, self._totals * (sweeps.n_draws * plan.c_unit))
+            settle(c, W, self._totals * (sweeps.n_draws * plan.c_unit))
         return Statistics(
             c_sum=c / plan.c_unit,
             h_sum=sums.g / (plan.g_unit * weights.rate),
