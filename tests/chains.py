@@ -4,25 +4,27 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapmf.engines import local
-from gapmf.engines.base import State, Sweeps
-from gapmf.kernels.desk import Sums
+from gapmf.engines.accounts import units_for
+from gapmf.engines.base import Sweeps
+from gapmf.kernels.desk import Plan, Sums
 from gapmf.kernels.gibbs import advance
 
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
     engine = local.LocalEngine().load(sp.csr_array(X), seed)
-    engine.state = State(L, iteration)
+    sweeps = Sweeps(1, 0, expectations=expectations)
     weights = local.weigh(model)
-    plan = engine._plan(model, Sweeps(1, 0, expectations=expectations))
+    units = units_for(engine.totals, engine.n_samples, model, sweeps)
+    plan = Plan(np.uint64(seed), iteration, 0, 1, 0, expectations)
     N, (F, K) = len(L), model.W.shape
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
     for n in range(N):
-        sums = Sums(np.zeros(weights.rows.size), np.zeros(K), np.zeros((K, 0), dtype=np.int64))
-        advance(n, n + 1, engine._lanes, weights, plan, L, new, sums)
-        g[n] = sums.g / plan.g_unit
-        C[n] = sums.c.reshape(F, -1)[:, :K] / plan.c_unit
-    return new, g / weights.rate, C
+        sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
+        advance(n, n + 1, engine._lanes, weights, plan, units, L, new, sums)
+        g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
+        C[n] = sums.c.reshape(F, -1)[:, :K] / units.c[:, None]
+    return new, g / (model.column_norms + model.beta), C
 
 
 def draws(v, model, *, n_chains, n_burn_in, seed, expectations=False):

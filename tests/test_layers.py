@@ -18,7 +18,7 @@ LAYERS = [
     {"counts"},
     {"distributions"},
     {"model"},
-    {"kernels", "datasets", "m_steps", "settings"},
+    {"kernels", "datasets", "m_steps", "settings", "dispersion"},
     {"engines"},
     {"likelihood"},
     {"em"},

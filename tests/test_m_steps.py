@@ -80,3 +80,20 @@ def test_statistics_add(draws):
     np.testing.assert_array_equal(both.h_sum, 2 * s.h_sum)
     np.testing.assert_array_equal(both.ratio_sum, 2 * s.ratio_sum)
     np.testing.assert_allclose(update_ch(both), update_ch(s))
+
+
+def test_only_statistics_of_one_kind_add_up():
+    s = Statistics(np.ones((2, 1)), np.ones(1), 1.0)
+    with_sizes = Statistics(np.ones((2, 1)), np.ones(1), 1.0, sizes=np.array([[1, 2]]))
+    longer = Statistics(np.ones((2, 1)), np.ones(1), 1.0, sizes=np.array([[1, 2, 3]]))
+    np.testing.assert_array_equal((with_sizes + longer).sizes, [[2, 4, 3]])
+    np.testing.assert_array_equal((longer + with_sizes).sizes, [[2, 4, 3]])
+    for a, b in ((s, with_sizes), (with_sizes, s)):
+        with pytest.raises(TypeError, match="hold the same things"):
+            a + b
+
+
+def test_a_component_without_counts_gets_a_column_of_zeros():
+    s = Statistics(np.array([[2.0, 0.0]]), np.array([1.0, 0.0]), 1.0, np.array([[2.0, 0.0]]))
+    np.testing.assert_array_equal(update_ch(s), [[2.0, 0.0]])
+    np.testing.assert_array_equal(update_h(s, np.ones((1, 2))), [[2.0, 0.0]])

@@ -43,27 +43,24 @@ class Statistics:
             self.c_sum + other.c_sum,
             self.h_sum + other.h_sum,
             self.n_draws + other.n_draws,
-            None if self.ratio_sum is None else self.ratio_sum + _given(other.ratio_sum),
-            None if self.sizes is None else _add_sizes(self.sizes, _given(other.sizes)),
+            _add_given(self.ratio_sum, other.ratio_sum),
+            _add_given(self.sizes, other.sizes),
         )
 
 
-Given = TypeVar("Given")
+Given = TypeVar("Given", bound=np.generic)
 
 
-def _given(value: Given | None) -> Given:
-    """The value; statistics add up only when they hold the same things."""
-    if value is None:
-        raise TypeError("only statistics of the same kind can be added")
-    return value
-
-
-def _add_sizes(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Histograms of different lengths, added."""
+def _add_given(a: NDArray[Given] | None, b: NDArray[Given] | None) -> NDArray[Given] | None:
+    """a + b, of which histograms may differ in length; both or neither are given."""
+    if a is None and b is None:
+        return None
+    if a is None or b is None:
+        raise TypeError("only statistics that hold the same things can be added")
     if a.shape[1] < b.shape[1]:
         a, b = b, a
     total = a.copy()
-    total[:, : b.shape[1]] += b
+    np.add(total[:, : b.shape[1]], b, out=total[:, : b.shape[1]])
     return total
 
 
@@ -83,5 +80,6 @@ def update_ch(s: Statistics) -> Array:
 
 def update_h(s: Statistics, W: Array) -> Array:
     """w_fk = w̃_fk Σ_jn h_kn v_fn [W̃h]_fn⁻¹ / Σ_jn h_kn: Eq. 42."""
-    upper = W * _given(s.ratio_sum)
+    assert s.ratio_sum is not None
+    upper = W * s.ratio_sum
     return np.divide(upper, s.h_sum, out=np.zeros_like(upper), where=upper > 0)

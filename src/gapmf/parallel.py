@@ -72,8 +72,8 @@ def share_out(
     if n_threads == 1:
         return [worker()]
     with ThreadPoolExecutor(n_threads) as pool:
-        futures = [pool.submit(worker) for _ in range(n_threads)]
         try:
+            futures = [pool.submit(worker) for _ in range(n_threads)]
             # Now and then awake: a signal that another thread received is handled only here.
             while wait(futures, timeout=0.1).not_done:
                 pass

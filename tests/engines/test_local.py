@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from gapmf import GaP
 from gapmf.counts import check_counts
-from gapmf.engines import local
-from gapmf.engines.base import Sweeps
-from gapmf.engines.local import LocalEngine, settle, unit_for, weigh
-from gapmf.errors import InvalidInputError
+from gapmf.engines.accounts import add_sums, finish, settle, unit_for, units_for
+from gapmf.engines.base import State, Sweeps
+from gapmf.engines.local import LocalEngine, weigh
+from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.parallel import share_out
 
 
@@ -56,24 +56,24 @@ def test_threads_and_blocks_change_no_bit(expectations, n_draws, n_jobs, block_s
     np.testing.assert_array_equal(reference.state.L, other.state.L)
 
 
-@given(cut=st.integers(0, 30), seed=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
-def test_parts_of_the_data_add_up(cut, seed):
-    """Rows are drawn by their number in the whole data: engines of parts give the whole."""
+@given(cut=st.integers(1, 29), seed=st.integers(0, 10**6), expectations=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_parts_of_the_data_add_up_to_the_same_bits(cut, seed, expectations):
+    """Rows are drawn by their number in the whole data, and summed in its units."""
     X, model = uneven_counts(30, 8, seed), a_model(8)
     X[0, 0] = 1
     counts = check_counts(X)
-    sweeps = Sweeps(4, 2, sizes=True)
-    whole = LocalEngine().load(counts, seed=3).advance(model, sweeps)
+    sweeps = Sweeps(4, 2, expectations=expectations)
+    engine = LocalEngine().load(counts, seed=3)
+    whole = engine.advance(model, sweeps)
+    units = units_for(engine.totals, 30, model, sweeps)
     parts = [
-        LocalEngine().load(counts[rows], seed=3, first_sample=first).advance(model, sweeps)
+        LocalEngine().load(counts[rows], seed=3, first_sample=first).collect(model, sweeps, units)
         for rows, first in ((slice(0, cut), 0), (slice(cut, 30), cut))
-        if counts[rows].shape[0]
     ]
-    total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    total = finish(add_sums(parts), units, engine.totals, 30, model, sweeps)
     np.testing.assert_array_equal(total.c_sum, whole.c_sum)
-    np.testing.assert_allclose(total.h_sum, whole.h_sum, rtol=1e-10)
-    np.testing.assert_array_equal(total.sizes, whole.sizes)
+    np.testing.assert_array_equal(total.h_sum, whole.h_sum)
     assert total.n_draws == whole.n_draws
 
 
@@ -162,7 +162,7 @@ def test_settling():
 
 
 def test_weights_are_scaled_by_row():
-    rows = weigh(GaP([[1e-300, 2e-300, 0.0], [0.0, 0.0, 0.0]])).rows.reshape(2, 4)
+    rows = weigh(GaP([[1e-290, 2e-290, 0.0], [0.0, 0.0, 0.0]])).rows.reshape(2, 4)
     np.testing.assert_array_equal(rows, [[0.5, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
 
 
@@ -215,4 +215,98 @@ def test_blocks_cover_every_sample_once():
         assert blocks[-1][1] == 150
         assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))
         assert all(first < last for first, last in blocks)
-    assert local.BLOCKS_A_THREAD > 1
+
+
+@pytest.mark.parametrize("exponent", [-200, -40, 40, 200])
+@pytest.mark.parametrize("expectations", [False, True])
+def test_the_scale_between_w_and_beta_changes_no_bit(exponent, expectations):
+    """GaP(W Λ, β Λ) is the same law: by powers of two, the same draws and the same sums."""
+    X, model = uneven_counts(60, 12), a_model(12, 3)
+    scale = np.array([1.0, 2.0**exponent, 2.0 ** (exponent // 2)])
+    other = GaP(model.W * scale, model.alpha, model.beta * scale)
+    sweeps = Sweeps(3, 2, expectations=expectations)
+    a = LocalEngine().load(check_counts(X), seed=0).advance(model, sweeps)
+    b = LocalEngine().load(check_counts(X), seed=0).advance(other, sweeps)
+    np.testing.assert_array_equal(a.c_sum, b.c_sum)
+    np.testing.assert_array_equal(a.h_sum, b.h_sum * scale)
+
+
+def test_small_features_and_components_beside_huge_ones():
+    """A feature of 2⁵² counts, or a component of a thousand million, does not drown the others."""
+    X = np.zeros((2000, 2), dtype=np.int64)
+    X[:, 1] = 1
+    X[0, 0] = 2**52
+    model = GaP([[1.0, 1.0, 1.0], [0.0, 1.0, 1.0]], alpha=50.0)
+    s = LocalEngine().load(check_counts(X), seed=0).advance(model, Sweeps(1, 5, expectations=True))
+    assert s.c_sum[1, 0] == 0.0
+    np.testing.assert_allclose(s.c_sum[1, 1:], 1000.0, atol=60)
+    for v in (10**3, 10**9, 10**10):
+        engine = LocalEngine().load(check_counts(np.full((1000, 1), v)), seed=0)
+        s = engine.advance(GaP([[1.0, 0.0]], alpha=[1.0, 0.05]), Sweeps(150))
+        # 150,000 draws of variance 0.05: six standard errors
+        assert s.h_sum[1] / s.n_draws == pytest.approx(0.05, abs=6 * np.sqrt(0.05 / 150_000))
+    X = np.random.default_rng(0).poisson(1.0, (100, 4))
+    model = GaP(np.ones((4, 2)), alpha=[1e15, 1.0], beta=[1e15, 1.0])
+    s = LocalEngine().load(check_counts(X), seed=0).advance(model, Sweeps(50, 10))
+    assert s.h_sum[0] / s.n_draws == pytest.approx(1.0, rel=1e-6)
+    assert s.h_sum[1] / s.n_draws == pytest.approx(1.0, rel=0.5)
+
+
+def test_enormous_dictionaries():
+    X = check_counts(np.array([[5, 7, 3]] * 20))
+    W = np.array([[1.0, 1.0], [2.0, 1.0], [1.0, 3.0]])
+    for scale in (1e-300, 1e300):
+        s = LocalEngine().load(X, seed=0).advance(GaP(W * scale), Sweeps(10, 3))
+        assert (s.h_sum > 0).all()
+        assert np.isfinite(s.h_sum).all()
+        np.testing.assert_array_equal(s.c_sum.sum(axis=1), [1000, 1400, 600])
+
+
+def test_sums_that_doubles_cannot_hold_are_refused():
+    X = check_counts(np.full((1025, 1), 2**53 - 1))
+    engine = LocalEngine().load(X, seed=0)
+    assert engine.totals[0] == pytest.approx(1025 * 2.0**53)
+    with pytest.raises(InvalidInputError, match=r"feature 0 add up to 9.23e\+18, times 1 draws"):
+        engine.advance(GaP([[1.0]]), Sweeps(1))
+    engine = LocalEngine().load(X[:1], seed=0)
+    with pytest.raises(InvalidInputError, match="times 150 draws"):
+        engine.advance(GaP([[1.0, 1.0]]), Sweeps(150))
+    assert engine.advance(GaP([[1.0, 1.0]]), Sweeps(1)).c_sum.sum() == 2**53 - 1
+
+
+def test_models_and_states_of_other_data_are_refused():
+    engine = LocalEngine().load(check_counts([[1, 2], [0, 1]]), seed=0)
+    with pytest.raises(InvalidInputError, match="the model has 1 features, but the counts have 2"):
+        engine.advance(GaP([[1.0, 1.0]]), Sweeps(1))
+    with pytest.raises(InvalidInputError, match="state is of 1 samples, but there are 2"):
+        engine.state = State(np.array([[1, 2]]), 0)
+    with pytest.raises(InvalidInputError, match="state of sample 1 must add up to its 1 counts"):
+        engine.state = State(np.array([[1, 2], [1, 1]]), 0)
+    with pytest.raises(InvalidInputError, match="state of sample 0 must add up to its 3 counts"):
+        engine.state = State(np.array([[-1, 4], [1, 0]]), 0)
+    engine.state = State(np.array([[1, 2], [-1, -1]]), 4)
+    engine.advance(GaP(np.ones((2, 2))), Sweeps(1))
+    assert engine.state.iteration == 5
+    with pytest.raises(
+        InvalidInputError, match="the chains have 2 components, but the model has 3"
+    ):
+        engine.advance(GaP(np.ones((2, 3))), Sweeps(1))
+
+
+def test_a_histogram_beyond_memory_is_refused():
+    engine = LocalEngine().load(check_counts([[10**9, 2]]), seed=0)
+    with pytest.raises(TooCostlyError, match="takes more than 2 GiB"):
+        engine.advance(GaP(np.ones((2, 2))), Sweeps(1, sizes=True))
+
+
+def test_ctrl_c_while_the_account_is_made_leaves_the_state(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    engine = LocalEngine().load(check_counts([[1, 2], [0, 1]]), seed=0)
+    with monkeypatch.context() as patch:
+        patch.setattr("gapmf.engines.local.finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.advance(GaP(np.ones((2, 2))), Sweeps(1))
+    assert engine.state.iteration == 0
+    assert (engine.state.L == -1).all()

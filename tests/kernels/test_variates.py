@@ -71,6 +71,7 @@ def test_gammas(shape):
         (10**5, 1e-4),
         (10**9, 1e-3),
         (10**6, 1 - 1e-7),
+        (2**53, 1e-14),
     ],
 )
 def test_binomials(n, p):
@@ -89,6 +90,13 @@ def test_binomials(n, p):
     if expected[-1] == 0:
         seen, expected = seen[:-1], expected[:-1]
     assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > REFUSE
+
+
+@pytest.mark.parametrize(("n", "p"), [(10**14, 0.3), (10**15, 0.01), (2**53, 0.3), (2**53, 0.5)])
+def test_enormous_binomials_are_normal(n, p):
+    """The normal law is exact to 1e-7 there."""
+    z = (binomials(N, n, p, U(n)) - n * p) / np.sqrt(n * p * (1 - p))
+    assert stats.kstest(z, "norm").pvalue > REFUSE
 
 
 @pytest.mark.parametrize(("n", "p", "x"), [(0, 0.5, 0), (9, 0.0, 0), (9, 1.0, 9), (9, 1.5, 9)])

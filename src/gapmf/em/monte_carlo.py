@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from gapmf.em import start
 from gapmf.em.record import History
 from gapmf.engines.base import Engine, Sweeps
-from gapmf.m_steps import Statistics, update_c, update_ch, update_h
+from gapmf.m_steps import Statistics, update_c, update_ch
 from gapmf.model import GaP
 from gapmf.settings import Settings
 
@@ -27,10 +26,8 @@ def _step_ch(s: Statistics, model: GaP) -> Array:
 
 
 def _step_h(s: Statistics, model: GaP) -> Array:
-    """With E[C | h] accumulated, Σ h v / [W̃h] is Σ c / w̃."""
-    W = model.W
-    ratios = np.divide(s.c_sum, W, out=np.zeros_like(s.c_sum), where=W > 0)
-    return update_h(replace(s, ratio_sum=ratios), W)
+    """A step of MCEM-H from E[C | h], accumulated: w̃ Σ h v / [W̃h] = Σ c, so it is MCEM-CH's."""
+    return update_ch(s)
 
 
 STEPS: dict[str, Callable[[Statistics, GaP], Array]] = {

@@ -8,26 +8,35 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.engines.accounts import add_sums, finish, units_for
 from gapmf.engines.base import State, Sweeps
-from gapmf.errors import InvalidInputError
-from gapmf.kernels.desk import AT_ONCE, Plan, Sums, Weights
+from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.kernels.desk import AT_ONCE, Plan, Sums, Units, Weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.lanes import lay_out
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs, share_out
+from gapmf.rows import sum_entries
 
 HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
 BLOCKS_A_THREAD = 8  # so that no thread waits long for the last one
-EXACT_BITS = 51  # sums of whole numbers below 2^51 are exact, see kernels.sums
-LEAST_SHARE = 2.0**-33  # of a feature's counts, that an expectation is never rounded below
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
+MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
 
-def check_reachable(W: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
-    """Refuse a dictionary that cannot have made the counts."""
-    unmet = np.flatnonzero((W.max(axis=1) == 0.0) & (totals > 0))
+def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
+    """Refuse a model of other data, and one that cannot have made these."""
+    if model.n_features != totals.size:
+        raise InvalidInputError(
+            f"the model has {model.n_features} features, but the counts have {totals.size}"
+        )
+    if model.n_components >= MAX_COMPONENTS:
+        raise InvalidInputError(
+            f"there can be at most {MAX_COMPONENTS - 1} components, not {model.n_components}"
+        )
+    unmet = np.flatnonzero((model.W.max(axis=1) == 0.0) & (totals > 0))
     if unmet.size:
         raise InvalidInputError(
             f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0: "
@@ -36,32 +45,15 @@ def check_reachable(W: NDArray[np.float64], totals: NDArray[np.float64]) -> None
 
 
 def weigh(model: GaP) -> Weights:
-    """W as the kernel wants it: rows scaled to a maximum of 1, padded, in single precision."""
+    """The model as the kernel wants it: rows scaled to a maximum of 1, padded, in float32."""
     F, K = model.W.shape
+    rate = model.column_norms + model.beta
+    p = model.W / rate
+    top = p.max(axis=1, keepdims=True)
     rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
-    top = model.W.max(axis=1, keepdims=True)
-    np.divide(model.W, top, out=rows[:, :K], where=top > 0, casting="same_kind")
-    return Weights(
-        rows.ravel(), model.alpha, model.column_norms + model.beta, model.alpha / model.beta
-    )
-
-
-def unit_for(largest: float) -> float:
-    """The finest power of two for which sums up to `largest` stay exact."""
-    return 2.0 ** (EXACT_BITS - math.ceil(math.log2(max(largest, 1.0))))
-
-
-def settle(c: NDArray[np.float64], W: NDArray[np.float64], expected: NDArray[np.float64]) -> None:
-    """Undo the rounding of expectations: entries stay positive, rows sum to `expected` exactly.
-
-    An entry of W that becomes 0 never returns, and during a fit many want to: on documents
-    that costs more likelihood than Monte Carlo noise does. Where w_fk > 0 its expected share
-    therefore stays above LEAST_SHARE. What a row is then off by goes to its largest entry.
-    """
-    floor = np.ceil(expected * LEAST_SHARE)[:, None]
-    np.maximum(c, floor, out=c, where=W > 0)
-    rows = np.arange(c.shape[0])
-    c[rows, c.argmax(axis=1)] += expected - c.sum(axis=1)
+    np.divide(p, top, out=rows[:, :K], where=top > 0, casting="same_kind")
+    log_first = np.log(model.alpha) + np.log(rate) - np.log(model.beta)
+    return Weights(rows.ravel(), model.alpha, np.exp(log_first - log_first.max()))
 
 
 class LocalEngine:
@@ -99,10 +91,9 @@ class LocalEngine:
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
         self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
-        self._sample_totals = np.asarray(X.sum(axis=1), dtype=np.float64)
-        self._totals = np.asarray(X.sum(axis=0), dtype=np.float64)
-        self._L = np.full((X.shape[0], 1), -1, dtype=np.int64)
-        self._iteration = 0
+        self._sample_totals = sum_entries(X.indptr, X.data)
+        self._totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+        self._state = State(np.full((X.shape[0], 1), -1, dtype=np.int64), 0)
         return self
 
     @property
@@ -118,54 +109,79 @@ class LocalEngine:
     @property
     def state(self) -> State:
         """Where the chains are."""
-        return State(self._L.copy(), self._iteration)
+        return State(self._state.L.copy(), self._state.iteration)
 
     @state.setter
     def state(self, state: State) -> None:
-        self._L, self._iteration = state.L.copy(), state.iteration
+        L = np.array(state.L, dtype=np.int64, ndmin=2)
+        if L.ndim != 2 or L.shape[0] != self.n_samples:
+            raise InvalidInputError(
+                f"the state is of {L.shape[0]} samples, but there are {self.n_samples}"
+            )
+        begun = (L >= 0).all(axis=1) & (L.sum(axis=1) == self._sample_totals)
+        fresh = (L == -1).all(axis=1)
+        if not (begun | fresh).all():
+            n = int(np.flatnonzero(~(begun | fresh))[0])
+            raise InvalidInputError(
+                f"the state of sample {n} must add up to its {self._sample_totals[n]:.0f} counts"
+            )
+        self._state = State(L, state.iteration)
 
     def advance(self, model: GaP, sweeps: Sweeps) -> Statistics:
         """One E-step from the present state. If it is interrupted the state is as before."""
+        units = units_for(self._totals, self.n_samples, model, sweeps)
+        sums, state = self._draw(model, sweeps, units)
+        statistics = finish(sums, units, self._totals, self.n_samples, model, sweeps)
+        self._state = state
+        return statistics
+
+    def collect(self, model: GaP, sweeps: Sweeps, units: Units) -> Sums:
+        """`advance`, as a part of larger data: sums in the units of the whole, to be added."""
+        sums, self._state = self._draw(model, sweeps, units)
+        return sums
+
+    def _draw(self, model: GaP, sweeps: Sweeps, units: Units) -> tuple[Sums, State]:
+        check_model(model, self._totals)
         K = model.n_components
-        if K >= MAX_COMPONENTS:
+        L = self._state.L
+        if (L[:, 0] < 0).all():
+            L = np.full((self.n_samples, K), -1, dtype=np.int64)
+        elif L.shape[1] != K:
             raise InvalidInputError(
-                f"there can be at most {MAX_COMPONENTS - 1} components, not {K}"
+                f"the chains have {L.shape[1]} components, but the model has {K}"
             )
-        check_reachable(model.W, self._totals)
-        L = self._L if self._L.shape[1] == K else np.full((self.n_samples, K), -1, np.int64)
         new_L = np.empty_like(L)
         weights = weigh(model)
-        plan = self._plan(model, sweeps)
-        most = int(self._sample_totals.max(initial=0)) + 1 if sweeps.sizes else 0
+        iteration = self._state.iteration
+        plan = Plan(
+            seed=self._seed,
+            iteration=iteration,
+            first_sample=self._first_sample,
+            n_sweeps=sweeps.n_burn_in + sweeps.n_draws,
+            n_burn_in=sweeps.n_burn_in,
+            expectations=sweeps.expectations,
+        )
+        most = self._most_tokens(K) + 1 if sweeps.sizes else 0
 
         def new_sums() -> Sums:
             c = np.zeros(weights.rows.size)
-            return Sums(c, np.zeros(K), np.zeros((K, most), dtype=np.int64))
+            return Sums(c, np.zeros(2 * K), np.zeros((K, most), dtype=np.int64))
 
         def work(block: tuple[int, int], sums: Sums) -> None:
-            advance(*block, self._lanes, weights, plan, L, new_L, sums)
+            advance(*block, self._lanes, weights, plan, units, L, new_L, sums)
 
         parts = share_out(work, self._blocks(K * plan.n_sweeps), new_sums, self._n_threads)
-        for part in parts[1:]:
-            for total, share in zip(parts[0], part, strict=True):
-                np.add(total, share, out=total)
-        self._L, self._iteration = new_L, self._iteration + 1
-        return self._statistics(parts[0], model.W, weights, plan, sweeps)
+        return add_sums(parts), State(new_L, iteration + 1)
 
-    def _plan(self, model: GaP, sweeps: Sweeps) -> Plan:
-        J = sweeps.n_draws
-        most_c = J * self._totals.max(initial=0.0)
-        most_g = J * (self._totals.sum() + self.n_samples * (model.alpha.max() + 10.0))
-        return Plan(
-            seed=self._seed,
-            iteration=self._iteration,
-            first_sample=self._first_sample,
-            n_sweeps=sweeps.n_burn_in + J,
-            n_burn_in=sweeps.n_burn_in,
-            expectations=sweeps.expectations,
-            c_unit=unit_for(most_c) if sweeps.expectations else 1.0,
-            g_unit=unit_for(4.0 * most_g),
-        )
+    def _most_tokens(self, K: int) -> int:
+        """max_n |v_n|, if a histogram up to there fits in memory."""
+        most = int(self._sample_totals.max(initial=0))
+        if K * (most + 1) * self._n_threads > MAX_SIZES:
+            raise TooCostlyError(
+                f"a histogram of the sizes of {K} components up to {most} counts a sample, "
+                f"in {self._n_threads} threads, takes more than 2 GiB"
+            )
+        return most
 
     def _blocks(self, work_a_token: int) -> list[tuple[int, int]]:
         """Blocks of samples of about equal work."""
@@ -181,22 +197,3 @@ class LocalEngine:
             ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
             cuts = np.unique(np.concatenate([[0], ends, [N]]))
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-
-    def _statistics(
-        self,
-        sums: Sums,
-        W: NDArray[np.float64],
-        weights: Weights,
-        plan: Plan,
-        sweeps: Sweeps,
-    ) -> Statistics:
-        K = weights.alpha.size
-        c = sums.c.reshape(self._totals.size, -1)[:, :K]
-        if sweeps.expectations:
-            settle(c, W, self._totals * (sweeps.n_draws * plan.c_unit))
-        return Statistics(
-            c_sum=c / plan.c_unit,
-            h_sum=sums.g / (plan.g_unit * weights.rate),
-            n_draws=float(sweeps.n_draws * self.n_samples),
-            sizes=sums.sizes if sweeps.sizes else None,
-        )

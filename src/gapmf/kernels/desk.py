@@ -12,15 +12,24 @@ AT_ONCE = 4  # components in a register block, and accumulated sweeps in a batch
 
 
 class Weights(NamedTuple):
-    """W and the prior, as the sampler uses them. K4 is K, rounded up to a multiple of four."""
+    """The model, as the sampler uses it. K4 is K, rounded up to a multiple of four."""
 
     rows: NDArray[np.float32]
-    """(F × K4), flat: w_fk / max_k w_fk, then zeros."""
+    """(F × K4), flat: p_fk / max_k p_fk with p_fk = w_fk / (S_k + β_k), then zeros."""
     alpha: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    """(K,): S_k + β_k."""
-    prior_mean: NDArray[np.float64]
-    """(K,): α_k / β_k."""
+    first: NDArray[np.float64]
+    """(K,): the prior mean of g_k = (S_k + β_k) h_k, to a factor: where chains begin."""
+
+
+class Units(NamedTuple):
+    """One, in the units of `Sums`: powers of two."""
+
+    c: NDArray[np.float64]
+    """(F,): 1 for draws."""
+    g: NDArray[np.float64]
+    """(K,)."""
+    g_low: float
+    """One unit of g, in those of what is left of it."""
 
 
 class Plan(NamedTuple):
@@ -34,18 +43,15 @@ class Plan(NamedTuple):
     n_burn_in: int
     expectations: bool
     """Sum E[C | h] rather than the draws of C."""
-    c_unit: float
-    """One, in the units of `Sums.c`: 1 for draws."""
-    g_unit: float
 
 
 class Sums(NamedTuple):
     """What accumulated sweeps add up to, in whole numbers: the order of adding does not matter."""
 
     c: NDArray[np.float64]
-    """(F × K4), flat: Σ c_fkn, times c_unit."""
+    """(F × K4), flat: Σ c_fkn."""
     g: NDArray[np.float64]
-    """(K,): Σ (S_k + β_k) h_kn, times g_unit."""
+    """(2 × K), flat: Σ (S_k + β_k) h_kn, and what its units leave of it."""
     sizes: NDArray[np.int64]
     """(K, most + 1): how often L_kn was 0, 1, …; or (K, 0) when that is not asked."""
 

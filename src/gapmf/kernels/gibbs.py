@@ -7,8 +7,10 @@ into a tile of components × lanes, and every sweep runs along its rows: a token
 component by where u·[Wh] falls among the running sums of w_fk h_k, and L needs only how many
 tokens fall beyond each component, not which.
 
-The rows of W come scaled to a maximum of 1 (that cancels in the probabilities) and in single
-precision. Where that would not do, and where counts are large, see `singly`.
+In w_fk h_k = p_fk g_k, with p_fk = w_fk / (S_k + β_k) and g_k = (S_k + β_k) h_k, neither factor
+depends on the scale of W and β. The kernels know only p and g: p in single precision, each row
+scaled to a maximum of 1 (that cancels in the probabilities). Where that would not do, and where
+counts are large, see `singly`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,12 @@ from gapmf.kernels.philox import (
     uniform,
 )
 from gapmf.kernels.singly import draw_faint, draw_heavy
-from gapmf.kernels.sums import add_draws, add_expectations, add_one_expectation, whole
+from gapmf.kernels.sums import (
+    add_activations,
+    add_draws,
+    add_expectations,
+    add_one_expectation,
+)
 from gapmf.kernels.variates import gamma
 
 f4 = np.float32
@@ -100,13 +107,13 @@ def draw_activations(n, sweep, sizes, weights, plan, desk):
 
 
 @kernel()
-def sum_rates(n_lanes, stride, weights, desk):
-    """[Wh] of every lane, with h scaled to a maximum of 1."""
+def sum_rates(n_lanes, stride, desk):
+    """[Wh] of every lane, to a factor: with g scaled to a maximum of 1."""
     top = 0.0
     for k in range(desk.g.size):
-        top = max(top, desk.g[k] / weights.rate[k])
+        top = max(top, desk.g[k])
     for k in range(desk.g.size):
-        h = desk.g[k] / weights.rate[k] / top
+        h = desk.g[k] / top
         desk.h[k] = f4(h) if h > NEGLIGIBLE else f4(0)
     tally.clear(desk.total, n_lanes)
     for k in range(0, desk.h.size, AT_ONCE):
@@ -170,7 +177,7 @@ def pull_back(fours, twos, ones, desk):
 
 
 @kernel()
-def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, sums):
+def draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums):
     """c_f ~ Mult(v_f, w_f ∘ h / [Wh]_f), of which `sizes` keep L_k = Σ_f c_fk: Eq. 39.
 
     With slot ≥ 0 the sweep is accumulated, in that place of the batch.
@@ -181,7 +188,7 @@ def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, 
     accumulated = slot >= 0
     sample = plan.first_sample + n
     at = address(plan.seed, plan.iteration, sample, sweep, SINGLY)
-    sum_rates(n_lanes, stride, weights, desk)
+    sum_rates(n_lanes, stride, desk)
     n_faint = tally.invert(desk.total, n_lanes, FAINT, desk.inverse, max(slot, 0) * stride)
     where = address(plan.seed, plan.iteration, sample, sweep, TOKENS)
     place_tokens(fours, twos, ones, where, desk)
@@ -193,12 +200,14 @@ def draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, 
         keep_reach(fours, twos, ones, stride, desk)
     index = U(0)
     if n_faint:
-        index = draw_faint(n, accumulated, lanes, weights, plan, stride, desk, index, at, sums)
+        index = draw_faint(
+            n, accumulated, lanes, weights, plan, units, stride, desk, index, at, sums
+        )
     before = 4 * fours + 2 * twos + ones
     for k in range(sizes.size):
         sizes[k] = before - desk.reach[k]
         before = desk.reach[k]
-    draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sums)
+    draw_heavy(n, accumulated, lanes, weights, plan, units, desk, index, at, sizes, sums)
 
 
 @kernel()
@@ -213,11 +222,11 @@ def add_batch(n_used, n_lanes, stride, desk):
 
 
 @kernel()
-def accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums):
+def accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums):
     """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
-    for k in range(sizes.size):
-        sums.g[k] += whole(desk.g[k] * plan.g_unit)
-        if sums.sizes.shape[1]:
+    add_activations(desk.g, units, sums.g)
+    if sums.sizes.shape[1]:
+        for k in range(sizes.size):
             sums.sizes[k, sizes[k]] += 1
     if plan.expectations and n_draws > 1:
         K4 = desk.h.size
@@ -229,19 +238,19 @@ def accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums):
 
 
 @kernel()
-def add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums):
+def add_up_sample(n, n_draws, lanes, weights, plan, units, stride, desk, sums):
     """Add the sample's part of Σ C, for all accumulated sweeps."""
     K, K4 = desk.g.size, desk.h.size
     if not plan.expectations:
         add_draws(n, n_draws, lanes, stride, K, K4, desk.kept, sums.c)
     elif n_draws == 1:
-        add_one_expectation(n, lanes, weights.rows, desk.inverse, desk.h, plan.c_unit, sums.c)
+        add_one_expectation(n, lanes, weights.rows, desk.inverse, desk.h, units.c, sums.c)
     else:
-        add_expectations(n, lanes, stride, plan.c_unit, K4, desk.tile, desk.ratios, sums.c)
+        add_expectations(n, lanes, stride, units.c, K4, desk.tile, desk.ratios, sums.c)
 
 
 @kernel()
-def advance_sample(n, lanes, weights, plan, desk, sizes, sums):
+def advance_sample(n, lanes, weights, plan, units, desk, sizes, sums):
     """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
     K4 = desk.h.size
     n_lanes = lanes.start[n + 1] - lanes.start[n]
@@ -257,23 +266,23 @@ def advance_sample(n, lanes, weights, plan, desk, sizes, sums):
         sizes[:] = 0
         if not empty:
             for k in range(sizes.size):
-                desk.g[k] = weights.prior_mean[k] * weights.rate[k]
+                desk.g[k] = weights.first[k]
                 desk.log_g[k] = math.nan
             sweep = plan.n_sweeps
-            draw_allocations(n, sweep, -1, lanes, weights, plan, stride, desk, sizes, sums)
+            draw_allocations(n, sweep, -1, lanes, weights, plan, units, stride, desk, sizes, sums)
     for sweep in range(plan.n_sweeps):
         j = sweep - plan.n_burn_in
         draw_activations(n, sweep, sizes, weights, plan, desk)
         if not empty:
             slot = j % AT_ONCE if j >= 0 else -1
-            draw_allocations(n, sweep, slot, lanes, weights, plan, stride, desk, sizes, sums)
+            draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums)
         if j >= 0:
-            accumulate(j, n_draws, n_lanes, stride, plan, desk, sizes, sums)
-    add_up_sample(n, n_draws, lanes, weights, plan, stride, desk, sums)
+            accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums)
+    add_up_sample(n, n_draws, lanes, weights, plan, units, stride, desk, sums)
 
 
 @njit(cache=True, nogil=True)
-def advance(first, last, lanes, weights, plan, L, new_L, sums):
+def advance(first, last, lanes, weights, plan, units, L, new_L, sums):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`."""
     widest, most = 0, 0
     for n in range(first, last):
@@ -284,4 +293,4 @@ def advance(first, last, lanes, weights, plan, L, new_L, sums):
     for n in range(first, last):
         sizes = new_L[n]
         sizes[:] = L[n]
-        advance_sample(n, lanes, weights, plan, desk, sizes, sums)
+        advance_sample(n, lanes, weights, plan, units, desk, sizes, sums)

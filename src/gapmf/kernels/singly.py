@@ -1,4 +1,4 @@
-"""Counts that are shared out one by one, in double precision.
+"""Counts that are shared out one by one, with double arithmetic.
 
 Heavy counts, by conditional binomials: time does not grow with the count. Faint ones, whose
 total [Wh] underflows in single precision: every component that could have made them has next to
@@ -28,7 +28,7 @@ def _weigh_logs(row, weights, desk):
         w = weights.rows[row + k]
         if w > 0.0:
             log_g = math.log(desk.g[k]) if math.isnan(desk.log_g[k]) else desk.log_g[k]
-            desk.p[k] = math.log(w) + log_g - math.log(weights.rate[k])
+            desk.p[k] = math.log(w) + log_g
             top = max(top, desk.p[k])
     total = 0.0
     for k in range(desk.p.size):
@@ -43,7 +43,7 @@ def weigh(f, weights, desk):
     row = np.int64(f) * desk.h.size
     total = 0.0
     for k in range(desk.p.size):
-        desk.p[k] = weights.rows[row + k] * desk.g[k] / weights.rate[k]
+        desk.p[k] = weights.rows[row + k] * desk.g[k]
         total += desk.p[k]
     if total < TINY:
         total = _weigh_logs(row, weights, desk)
@@ -56,14 +56,14 @@ def weigh(f, weights, desk):
 
 
 @kernel()
-def draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sums):
+def draw_heavy(n, accumulated, lanes, weights, plan, units, desk, index, at, sizes, sums):
     """Heavy counts by conditional binomials, added to `sizes` and, if accumulated, to the sums."""
     for i in range(lanes.heavy_start[n], lanes.heavy_start[n + 1]):
         f, left = lanes.heavy_feature[i], lanes.heavy_count[i]
         row = weigh(f, weights, desk)
         if accumulated and plan.expectations:
             for k in range(sizes.size):
-                sums.c[row + k] += whole(left * desk.p[k] * plan.c_unit)
+                sums.c[row + k] += whole(left * desk.p[k] * units.c[f])
         for k in range(sizes.size):
             if left == 0:
                 break
@@ -77,7 +77,7 @@ def draw_heavy(n, accumulated, lanes, weights, plan, desk, index, at, sizes, sum
 
 
 @kernel()
-def draw_faint(n, accumulated, lanes, weights, plan, stride, desk, index, at, sums):
+def draw_faint(n, accumulated, lanes, weights, plan, units, stride, desk, index, at, sums):
     """Tokens in lanes whose total is -1, added to `reach` and, if accumulated, to the sums."""
     start = lanes.start[n]
     fours, twos = lanes.fours[n], lanes.twos[n]
@@ -89,7 +89,7 @@ def draw_faint(n, accumulated, lanes, weights, plan, stride, desk, index, at, su
         row = weigh(f, weights, desk)
         if accumulated and plan.expectations:
             for k in range(desk.p.size):
-                sums.c[row + k] += whole(tokens * desk.p[k] * plan.c_unit)
+                sums.c[row + k] += whole(tokens * desk.p[k] * units.c[f])
         for _ in range(tokens):
             word, _other = pair(index, at)
             index += ONE

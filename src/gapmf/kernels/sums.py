@@ -1,9 +1,9 @@
 """Sums over samples that do not depend on their order: whole numbers, held in doubles.
 
-Draws are whole. Expectations are rounded to whole multiples of 1/unit, sample by sample. As long
+Draws are whole. Expectations are rounded to whole multiples of a unit, sample by sample. As long
 as a sum stays below 2⁵³ every addition is exact, so threads, blocks and partitions give the same
-bits; the unit is chosen so that it does. Doubles rather than 64-bit integers because rounding
-and adding them vectorises on every machine, and converting does not.
+bits; units are chosen so that it does, a unit for each feature. Doubles rather than 64-bit
+integers because rounding and adding them vectorises on every machine, and converting does not.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ def whole(x):
 
 
 @kernel()
+def add_activations(desk_g, units, g):
+    """g_k += desk_g_k: in its units, and what they leave in finer ones."""
+    K = desk_g.size
+    for k in range(K):
+        x = desk_g[k] * units.g[k]
+        high = whole(x)
+        g[k] += high
+        g[K + k] += whole((x - high) * units.g_low)
+
+
+@kernel()
 def _add_row(c, row, n, w, h, factor):
     """c_k += factor w_k h_k, rounded, for the n components from `row` in flat c and w."""
     row = U(row)
@@ -35,26 +46,28 @@ def _add_row(c, row, n, w, h, factor):
 
 
 @kernel()
-def add_one_expectation(n, lanes, rows, inverse, h, unit, c):
+def add_one_expectation(n, lanes, rows, inverse, h, units, c):
     """c_f += tokens × w_f ∘ h / [Wh]_f for the lanes of sample n, one sweep accumulated: Eq. 40."""
     start = lanes.start[n]
     fours, twos = lanes.fours[n], lanes.twos[n]
     for i in range(lanes.start[n + 1] - start):
         tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
-        row = np.int64(lanes.feature[start + i]) * h.size
-        _add_row(c, row, h.size, rows, h, tokens * unit * np.float64(inverse[i]))
+        f = np.int64(lanes.feature[start + i])
+        factor = tokens * units[f] * np.float64(inverse[i])
+        _add_row(c, f * h.size, h.size, rows, h, factor)
 
 
 @kernel()
-def add_expectations(n, lanes, stride, unit, K4, tile, ratios, c):
+def add_expectations(n, lanes, stride, units, K4, tile, ratios, c):
     """c_f += tokens × w_f ∘ Σ_j h / [Wh]_f for the lanes of sample n: Eq. 40."""
     start, stride = U(lanes.start[n]), U(stride)
     fours, twos = U(lanes.fours[n]), U(lanes.twos[n])
     for j in range(U(lanes.start[n + 1]) - start):
         i = U(j)
         tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
-        factor = tokens * unit
-        row = U(lanes.feature[start + i]) * U(K4)
+        f = U(lanes.feature[start + i])
+        factor = tokens * units[f]
+        row = f * U(K4)
         o = i
         for q in range(U(K4)):
             x = factor * (np.float64(tile[o]) * np.float64(ratios[o]))

@@ -18,8 +18,8 @@ f4 = np.float32
 u4 = np.uint32
 
 HALF = f4(0.5)
-UNIT = f4(2.0**-23)
-NINE = u4(9)
+UNIT = f4(2.0**-31)
+ONE = u4(1)
 FUSE = {"contract"}
 
 
@@ -90,11 +90,14 @@ def invert(total, n, least, out, row):
 
 @kernel()
 def scale_uniforms(words, word, total, lane, n, out):
-    """out[word + i] = u total[lane + i], with u in (0, 1) from words[word + i]."""
+    """out[word + i] = u total[lane + i], with u in (0, 1] from words[word + i].
+
+    Down to 2⁻³², in steps of 2⁻²⁴ near 1; 1 itself comes once in 2²⁵ times, see `pull_back`.
+    """
     word, lane = U(word), U(lane)
     for j in range(U(n)):
         i = U(j)
-        u = (f4(np.int32(words[word + i] >> NINE)) + HALF) * UNIT
+        u = (f4(np.int32(words[word + i] >> ONE)) + HALF) * UNIT
         out[word + i] = u * total[lane + i]
 
 

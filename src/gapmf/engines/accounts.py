@@ -1,0 +1,92 @@
+"""From the kernels' whole numbers to statistics: units, sums of parts, and the final account.
+
+Units depend on the whole data. Parts of it, summed in the same units, add up to the same bits
+wherever they were drawn; rounding is settled once, when everything has been added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.engines.base import Sweeps
+from gapmf.errors import InvalidInputError
+from gapmf.kernels.desk import Sums, Units
+from gapmf.m_steps import Statistics
+from gapmf.model import GaP
+
+Array = NDArray[np.float64]
+
+EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.sums
+LEAST_SHARE = 2.0**-33  # of a feature's counts, that an expectation is never rounded below
+
+
+def unit_for(largest: float) -> float:
+    """The finest power of two for which sums up to `largest` stay exact."""
+    return 2.0 ** (EXACT_BITS - math.ceil(math.log2(max(largest, 1.0))))
+
+
+def check_totals(totals: Array, n_draws: int) -> None:
+    """Refuse counts whose sums a double cannot hold exactly."""
+    if n_draws * totals.max(initial=0.0) > 2.0**53:
+        f = int(totals.argmax())
+        raise InvalidInputError(
+            f"the counts of feature {f} add up to {totals[f]:.3g}, times {n_draws} draws: "
+            "sums above 2**53 are not exact; scale the counts down"
+        )
+
+
+def units_for(totals: Array, n_samples: int, model: GaP, sweeps: Sweeps) -> Units:
+    """Units for an E-step of data with these totals of features, and so many samples."""
+    J = sweeps.n_draws
+    check_totals(totals, J)
+    if sweeps.expectations:
+        c = np.array([unit_for(J * total) for total in totals])
+    else:
+        c = np.ones_like(totals)
+    # Σ g of component k is Gamma with a shape of at most this; four times that, and some more
+    # for small shapes, it does not exceed.
+    shapes = J * (totals.sum() + n_samples * (model.alpha + 10.0))
+    g = np.array([unit_for(4.0 * shape) for shape in shapes])
+    return Units(c, g, unit_for(float(J * n_samples)))
+
+
+def add_sums(parts: Sequence[Sums]) -> Sums:
+    """Sums of parts of the data, in the same units; the first one is added to."""
+    for part in parts[1:]:
+        for total, share in zip(parts[0], part, strict=True):
+            np.add(total, share, out=total)
+    return parts[0]
+
+
+def settle(c: Array, W: Array, expected: Array) -> None:
+    """Undo the rounding of expectations: entries stay positive, rows sum to `expected` exactly.
+
+    An entry of W that becomes 0 never returns, and during a fit many want to: on documents
+    that costs more likelihood than Monte Carlo noise does. Where w_fk > 0 its expected share
+    therefore stays above LEAST_SHARE. What a row is then off by goes to its largest entry.
+    """
+    floor = np.ceil(expected * LEAST_SHARE)[:, None]
+    np.maximum(c, floor, out=c, where=W > 0)
+    rows = np.arange(c.shape[0])
+    c[rows, c.argmax(axis=1)] += expected - c.sum(axis=1)
+
+
+def finish(
+    sums: Sums, units: Units, totals: Array, n_samples: int, model: GaP, sweeps: Sweeps
+) -> Statistics:
+    """The statistics of all samples, from the sums over all of them."""
+    K = model.n_components
+    c = sums.c.reshape(totals.size, -1)[:, :K]
+    if sweeps.expectations:
+        settle(c, model.W, totals * sweeps.n_draws * units.c)
+    g = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
+    return Statistics(
+        c_sum=c / units.c[:, None],
+        h_sum=g / (model.column_norms + model.beta),
+        n_draws=float(sweeps.n_draws * n_samples),
+        sizes=sums.sizes if sweeps.sizes else None,
+    )
