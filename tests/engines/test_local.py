@@ -249,7 +249,7 @@ def test_small_features_and_components_beside_huge_ones():
     model = GaP(np.ones((4, 2)), alpha=[1e15, 1.0], beta=[1e15, 1.0])
     s = LocalEngine().load(check_counts(X), seed=0).advance(model, Sweeps(50, 10))
     assert s.h_sum[0] / s.n_draws == pytest.approx(1.0, rel=1e-6)
-    assert s.h_sum[1] / s.n_draws == pytest.approx(1.0, rel=0.5)
+    assert 0.2 < s.h_sum[1] / s.n_draws < 1.0
 
 
 def test_enormous_dictionaries():

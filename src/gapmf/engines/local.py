@@ -92,7 +92,8 @@ class LocalEngine:
         self._first_sample = first_sample
         self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
         self._sample_totals = sum_entries(X.indptr, X.data)
-        self._totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+        totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+        self._totals = np.asarray(totals, dtype=np.float64)
         self._state = State(np.full((X.shape[0], 1), -1, dtype=np.int64), 0)
         return self
 
