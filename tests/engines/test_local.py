@@ -145,10 +145,11 @@ def test_an_impossible_dictionary_is_refused_and_the_state_stays():
     assert engine.state.iteration == before.iteration == 1
 
 
-def test_units_keep_sums_exact():
-    for largest in (0.0, 1.0, 3.0, 1e6, 2.0**40, 1e30):
-        assert max(largest, 1.0) * unit_for(largest) <= 2.0**51
-        assert max(largest, 1.0) * unit_for(largest) > 2.0**49
+def test_units_are_the_finest_that_keep_sums_exact():
+    largest = np.array([0.0, 1.0, 3.0, 1e6, 2.0**40, 2.0**40 + 1, 1e30])
+    most = np.maximum(largest, 1.0) * unit_for(largest)
+    assert (most <= 2.0**51).all()
+    assert (most > 2.0**50).sum() == len(most)
 
 
 def test_settling():

@@ -6,7 +6,6 @@ wherever they were drawn; rounding is settled once, when everything has been add
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,9 +23,10 @@ EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see k
 LEAST_SHARE = 2.0**-33  # of a feature's counts, that an expectation is never rounded below
 
 
-def unit_for(largest: float) -> float:
-    """The finest power of two for which sums up to `largest` stay exact."""
-    return 2.0 ** (EXACT_BITS - math.ceil(math.log2(max(largest, 1.0))))
+def unit_for(largest: Array) -> Array:
+    """The finest powers of two for which sums up to `largest` stay exact."""
+    bits = EXACT_BITS - np.ceil(np.log2(np.maximum(largest, 1.0)))
+    return np.asarray(2.0**bits)
 
 
 def check_totals(totals: Array, n_draws: int) -> None:
@@ -43,15 +43,11 @@ def units_for(totals: Array, n_samples: int, model: GaP, sweeps: Sweeps) -> Unit
     """Units for an E-step of data with these totals of features, and so many samples."""
     J = sweeps.n_draws
     check_totals(totals, J)
-    if sweeps.expectations:
-        c = np.array([unit_for(J * total) for total in totals])
-    else:
-        c = np.ones_like(totals)
+    c = unit_for(J * totals) if sweeps.expectations else np.ones_like(totals)
     # Σ g of component k is Gamma with a shape of at most this; four times that, and some more
     # for small shapes, it does not exceed.
     shapes = J * (totals.sum() + n_samples * (model.alpha + 10.0))
-    g = np.array([unit_for(4.0 * shape) for shape in shapes])
-    return Units(c, g, unit_for(float(J * n_samples)))
+    return Units(c, unit_for(4.0 * shapes), float(unit_for(np.array(J * n_samples))))
 
 
 def add_sums(parts: Sequence[Sums]) -> Sums:

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from gapmf.kernels.compiled import kernel
+from gapmf.kernels.lanes import walk
 from gapmf.kernels.philox import U
 
 # Adding and taking away 1.5·2⁵² rounds a double below 2⁵¹ to a whole number.
@@ -47,32 +48,37 @@ def _add_row(c, row, n, w, h, factor):
 
 @kernel()
 def add_one_expectation(n, lanes, rows, inverse, h, units, c):
-    """c_f += tokens × w_f ∘ h / [Wh]_f for the lanes of sample n, one sweep accumulated: Eq. 40."""
-    start = lanes.start[n]
-    fours, twos = lanes.fours[n], lanes.twos[n]
-    for i in range(lanes.start[n + 1] - start):
-        tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
-        f = np.int64(lanes.feature[start + i])
-        factor = tokens * units[f] * np.float64(inverse[i])
-        _add_row(c, f * h.size, h.size, rows, h, factor)
+    """c_f += v_f w_f ∘ h / [Wh]_f for sample n, one sweep accumulated: Eq. 40."""
+    four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
+    for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
+        v = lanes.entry_count[i]
+        lane, four, two, one = walk(v, lanes.heavy, four, two, one)
+        if lane >= 0:
+            f = np.int64(lanes.entry_feature[i])
+            factor = v * units[f] * np.float64(inverse[lane])
+            _add_row(c, f * h.size, h.size, rows, h, factor)
+
+
+@kernel()
+def _add_ratios(c, row, n, tile, ratios, lane, stride, factor):
+    """c_k += factor w_k Σ_j h_k / [Wh], rounded, for the n components from `row` in flat c."""
+    row, o, stride = U(row), U(lane), U(stride)
+    for q in range(U(n)):
+        x = factor * (np.float64(tile[o]) * np.float64(ratios[o]))
+        c[row + U(q)] += (x + SHIFT) - SHIFT
+        o += stride
 
 
 @kernel()
 def add_expectations(n, lanes, stride, units, K4, tile, ratios, c):
-    """c_f += tokens × w_f ∘ Σ_j h / [Wh]_f for the lanes of sample n: Eq. 40."""
-    start, stride = U(lanes.start[n]), U(stride)
-    fours, twos = U(lanes.fours[n]), U(lanes.twos[n])
-    for j in range(U(lanes.start[n + 1]) - start):
-        i = U(j)
-        tokens = 4.0 if i < fours else (2.0 if i < fours + twos else 1.0)
-        f = U(lanes.feature[start + i])
-        factor = tokens * units[f]
-        row = f * U(K4)
-        o = i
-        for q in range(U(K4)):
-            x = factor * (np.float64(tile[o]) * np.float64(ratios[o]))
-            c[row + U(q)] += (x + SHIFT) - SHIFT
-            o += stride
+    """c_f += v_f w_f ∘ Σ_j h / [Wh]_f for sample n: Eq. 40."""
+    four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
+    for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
+        v = lanes.entry_count[i]
+        lane, four, two, one = walk(v, lanes.heavy, four, two, one)
+        if lane >= 0:
+            f = np.int64(lanes.entry_feature[i])
+            _add_ratios(c, f * K4, K4, tile, ratios, lane, stride, v * units[f])
 
 
 @kernel()
