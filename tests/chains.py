@@ -3,26 +3,35 @@
 import numpy as np
 import scipy.sparse as sp
 
+from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.accounts import units_for
 from gapmf.engines.base import Sweeps
-from gapmf.kernels.desk import Plan, Sums
+from gapmf.kernels.desk import Kept, Plan, Sums
 from gapmf.kernels.gibbs import advance
 
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
-    engine = local.LocalEngine().load(sp.csr_array(X), seed)
+    counts = check_counts(X)
+    engine = local.LocalEngine().load(counts, seed)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = local.weigh(model)
     units = units_for(engine.totals, engine.n_samples, model, sweeps)
     plan = Plan(np.uint64(seed), iteration, 0, 1, 0, expectations)
     N, (F, K) = len(L), model.W.shape
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
+    kept = engine._kept(weights, sweeps)
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
-        advance(n, n + 1, engine._lanes, weights, plan, units, L, new, sums)
+        advance(n, n + 1, engine._lanes, weights, plan, units, L, new, kept, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
+        if expectations:
+            engine_of_one = local.LocalEngine().load(counts[[n]], seed)
+            one = Kept(
+                kept.ratio[counts.indptr[n] : counts.indptr[n + 1]], kept.h.reshape(N, -1)[n]
+            )
+            engine_of_one._add_kept(one, weights, units, sums)
         C[n] = sums.c.reshape(F, -1)[:, :K] / units.c[:, None]
     return new, g / (model.column_norms + model.beta), C
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from gapmf import GaP
 from gapmf.counts import check_counts
-from gapmf.engines.accounts import add_sums, finish, settle, unit_for, units_for
+from gapmf.engines.accounts import LEAST_SHARE, add_sums, finish, unit_for, units_for
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine, weigh
 from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.kernels.dictionary import settle_rows
 from gapmf.parallel import share_out
 
 
@@ -156,7 +157,7 @@ def test_settling():
     """Rows sum exactly, by their largest entry; what is positive stays so; what is 0 too."""
     c = np.array([[3.0, 5.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0**40, 0.0]])
     W = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1e-300, 1.0, 0.0]])
-    settle(c, W, np.array([9.0, 0.0, 2.0**40]))
+    settle_rows(c, W, np.array([9.0, 0.0, 2.0**40]), LEAST_SHARE)
     np.testing.assert_array_equal(
         c, [[3.0, 6.0, 0.0], [0.0, 0.0, 0.0], [2.0**7, 2.0**40 - 2.0**7, 0.0]]
     )
@@ -211,7 +212,7 @@ def test_an_error_in_a_thread_stops_the_others():
 def test_blocks_cover_every_sample_once():
     engine = LocalEngine(3).load(check_counts(uneven_counts()), seed=0)
     for work in (1, 10**4, 10**7, 10**9):
-        blocks = engine._blocks(work)
+        blocks = engine._blocks(engine._work, work)
         assert blocks[0][0] == 0
         assert blocks[-1][1] == 150
         assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))

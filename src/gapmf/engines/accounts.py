@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 from gapmf.engines.base import Sweeps
 from gapmf.errors import InvalidInputError
 from gapmf.kernels.desk import Sums, Units
+from gapmf.kernels.dictionary import settle_rows
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
 
 EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.sums
-LEAST_SHARE = 2.0**-33  # of a feature's counts, that an expectation is never rounded below
+# The share of a feature's counts that an expectation is never rounded below. An entry of W that
+# becomes 0 never returns, and during a fit many want to: on documents that costs more likelihood
+# than Monte Carlo noise does.
+LEAST_SHARE = 2.0**-33
 
 
 def unit_for(largest: Array) -> Array:
@@ -58,19 +62,6 @@ def add_sums(parts: Sequence[Sums]) -> Sums:
     return parts[0]
 
 
-def settle(c: Array, W: Array, expected: Array) -> None:
-    """Undo the rounding of expectations: entries stay positive, rows sum to `expected` exactly.
-
-    An entry of W that becomes 0 never returns, and during a fit many want to: on documents
-    that costs more likelihood than Monte Carlo noise does. Where w_fk > 0 its expected share
-    therefore stays above LEAST_SHARE. What a row is then off by goes to its largest entry.
-    """
-    floor = np.ceil(expected * LEAST_SHARE)[:, None]
-    np.maximum(c, floor, out=c, where=W > 0)
-    rows = np.arange(c.shape[0])
-    c[rows, c.argmax(axis=1)] += expected - c.sum(axis=1)
-
-
 def finish(
     sums: Sums, units: Units, totals: Array, n_samples: int, model: GaP, sweeps: Sweeps
 ) -> Statistics:
@@ -78,7 +69,7 @@ def finish(
     K = model.n_components
     c = sums.c.reshape(totals.size, -1)[:, :K]
     if sweeps.expectations:
-        settle(c, model.W, totals * sweeps.n_draws * units.c)
+        settle_rows(c, model.W, totals * sweeps.n_draws * units.c, LEAST_SHARE)
     g = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
     return Statistics(
         c_sum=c / units.c[:, None],

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from gapmf.engines.accounts import add_sums, finish, units_for
 from gapmf.engines.base import State, Sweeps
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.desk import AT_ONCE, Plan, Sums, Units, Weights
+from gapmf.kernels.desk import AT_ONCE, Columns, Kept, Plan, Sums, Units, Weights
+from gapmf.kernels.dictionary import scale_rows
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.lanes import lay_out
+from gapmf.kernels.sums import add_by_feature
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs, share_out
@@ -48,12 +50,16 @@ def weigh(model: GaP) -> Weights:
     """The model as the kernel wants it: rows scaled to a maximum of 1, padded, in float32."""
     F, K = model.W.shape
     rate = model.column_norms + model.beta
-    p = model.W / rate
-    top = p.max(axis=1, keepdims=True)
     rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
-    np.divide(p, top, out=rows[:, :K], where=top > 0, casting="same_kind")
+    scale_rows(model.W, rate, rows)
     log_first = np.log(model.alpha) + np.log(rate) - np.log(model.beta)
     return Weights(rows.ravel(), model.alpha, np.exp(log_first - log_first.max()))
+
+
+def columns_of(X: sp.csr_array) -> Columns:
+    """The entries of X by feature."""
+    places = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
+    return Columns(places.indptr.astype(np.int64), places.indices.astype(np.int32), places.data)
 
 
 class LocalEngine:
@@ -91,6 +97,9 @@ class LocalEngine:
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
         self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
+        self._columns = columns_of(X)
+        lanes = self._lanes
+        self._work = np.cumsum(np.diff(lanes.start) + 20.0 * np.diff(lanes.heavy_start) + 20.0)
         self._sample_totals = sum_entries(X.indptr, X.data)
         totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
         self._totals = np.asarray(totals, dtype=np.float64)
@@ -164,15 +173,39 @@ class LocalEngine:
         )
         most = self._most_tokens(K) + 1 if sweeps.sizes else 0
 
+        kept = self._kept(weights, sweeps)
+
         def new_sums() -> Sums:
             c = np.zeros(weights.rows.size)
             return Sums(c, np.zeros(2 * K), np.zeros((K, most), dtype=np.int64))
 
         def work(block: tuple[int, int], sums: Sums) -> None:
-            advance(*block, self._lanes, weights, plan, units, L, new_L, sums)
+            advance(*block, self._lanes, weights, plan, units, L, new_L, kept, sums)
 
-        parts = share_out(work, self._blocks(K * plan.n_sweeps), new_sums, self._n_threads)
-        return add_sums(parts), State(new_L, iteration + 1)
+        blocks = self._blocks(self._work, K * plan.n_sweeps)
+        sums = add_sums(share_out(work, blocks, new_sums, self._n_threads))
+        if kept.ratio.size:
+            self._add_kept(kept, weights, units, sums)
+        return sums, State(new_L, iteration + 1)
+
+    def _kept(self, weights: Weights, sweeps: Sweeps) -> Kept:
+        """Room for what one accumulated sweep leaves."""
+        one = sweeps.expectations and sweeps.n_draws == 1
+        K4 = weights.rows.size // self._totals.size
+        return Kept(
+            np.empty(self._columns.entry.size if one else 0, dtype=np.float32),
+            np.empty(self.n_samples * K4 if one else 0, dtype=np.float32),
+        )
+
+    def _add_kept(self, kept: Kept, weights: Weights, units: Units, sums: Sums) -> None:
+        """Add it by feature; threads write to different rows of Σ C."""
+        K4 = weights.rows.size // self._totals.size
+
+        def work(block: tuple[int, int], _: None) -> None:
+            add_by_feature(*block, self._columns, kept, weights.rows, units.c, K4, sums.c)
+
+        blocks = self._blocks(self._columns.start[1:].astype(np.float64), K4)
+        share_out(work, blocks, lambda: None, self._n_threads)
 
     def _most_tokens(self, K: int) -> int:
         """max_n |v_n|, if a histogram up to there fits in memory."""
@@ -184,15 +217,13 @@ class LocalEngine:
             )
         return most
 
-    def _blocks(self, work_a_token: int) -> list[tuple[int, int]]:
-        """Blocks of samples of about equal work."""
-        N = self.n_samples
+    def _blocks(self, work: NDArray[np.float64], factor: float) -> list[tuple[int, int]]:
+        """Blocks of samples or features of about equal work, which is given as running sums."""
+        N = work.size
         if self._block_size is not None:
             cuts = np.append(np.arange(0, N, self._block_size), N)
         else:
-            lanes = self._lanes
-            work = np.cumsum(np.diff(lanes.start) + 20 * np.diff(lanes.heavy_start) + 20)
-            n_blocks = math.ceil(work[-1] * work_a_token / BLOCK_WORK)
+            n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
             if self._n_threads > 1:
                 n_blocks = max(n_blocks, BLOCKS_A_THREAD * self._n_threads)
             ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)

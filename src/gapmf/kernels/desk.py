@@ -56,6 +56,24 @@ class Sums(NamedTuple):
     """(K, most + 1): how often L_kn was 0, 1, …; or (K, 0) when that is not asked."""
 
 
+class Kept(NamedTuple):
+    """What one accumulated sweep leaves to be added by feature; empty when not needed."""
+
+    ratio: NDArray[np.float32]
+    """(nnz,): v_fn / [Wh_n]_f."""
+    h: NDArray[np.float32]
+    """(N × K4), flat."""
+
+
+class Columns(NamedTuple):
+    """The entries by feature: those of f are start[f] to start[f + 1]."""
+
+    start: NDArray[np.int64]
+    sample: NDArray[np.int32]
+    entry: NDArray[np.int64]
+    """(nnz,): their places in the order of samples."""
+
+
 class Desk(NamedTuple):
     """Room to work on one sample. Matrices over lanes are flat, a row every stride_of(lanes)."""
 

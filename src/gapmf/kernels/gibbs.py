@@ -41,7 +41,7 @@ from gapmf.kernels.sums import (
     add_activations,
     add_draws,
     add_expectations,
-    add_one_expectation,
+    keep_one,
 )
 from gapmf.kernels.variates import gamma
 
@@ -238,19 +238,19 @@ def accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums):
 
 
 @kernel()
-def add_up_sample(n, n_draws, lanes, weights, plan, units, stride, desk, sums):
-    """Add the sample's part of Σ C, for all accumulated sweeps."""
+def add_up_sample(n, n_draws, lanes, plan, units, stride, desk, kept, sums):
+    """Add the sample's part of Σ C for all accumulated sweeps, or keep it if there is one."""
     K, K4 = desk.g.size, desk.h.size
     if not plan.expectations:
         add_draws(n, n_draws, lanes, stride, K, K4, desk.kept, sums.c)
     elif n_draws == 1:
-        add_one_expectation(n, lanes, weights.rows, desk.inverse, desk.h, units.c, sums.c)
+        keep_one(n, lanes, desk.inverse, desk.h, kept)
     else:
         add_expectations(n, lanes, stride, units.c, K4, desk.tile, desk.ratios, sums.c)
 
 
 @kernel()
-def advance_sample(n, lanes, weights, plan, units, desk, sizes, sums):
+def advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums):
     """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
     K4 = desk.h.size
     n_lanes = lanes.start[n + 1] - lanes.start[n]
@@ -278,12 +278,15 @@ def advance_sample(n, lanes, weights, plan, units, desk, sizes, sums):
             draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums)
         if j >= 0:
             accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums)
-    add_up_sample(n, n_draws, lanes, weights, plan, units, stride, desk, sums)
+    add_up_sample(n, n_draws, lanes, plan, units, stride, desk, kept, sums)
 
 
 @njit(cache=True, nogil=True)
-def advance(first, last, lanes, weights, plan, units, L, new_L, sums):
-    """One E-step of samples first … last: new_L from L, their statistics added to `sums`."""
+def advance(first, last, lanes, weights, plan, units, L, new_L, kept, sums):
+    """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
+
+    With a single accumulated sweep and expectations Σ C goes to `kept` instead.
+    """
     widest, most = 0, 0
     for n in range(first, last):
         n_lanes = lanes.start[n + 1] - lanes.start[n]
@@ -293,4 +296,4 @@ def advance(first, last, lanes, weights, plan, units, L, new_L, sums):
     for n in range(first, last):
         sizes = new_L[n]
         sizes[:] = L[n]
-        advance_sample(n, lanes, weights, plan, units, desk, sizes, sums)
+        advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums)

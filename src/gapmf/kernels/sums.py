@@ -38,25 +38,40 @@ def add_activations(desk_g, units, g):
 
 
 @kernel()
-def _add_row(c, row, n, w, h, factor):
-    """c_k += factor w_k h_k, rounded, for the n components from `row` in flat c and w."""
-    row = U(row)
+def _add_row(c, row, n, w, h, h_row, factor):
+    """c_k += factor w_k h_k, rounded, for n components: from `row` in flat c and w."""
+    row, h_row = U(row), U(h_row)
     for j in range(U(n)):
         k = U(j)
-        c[row + k] += (factor * (np.float64(w[row + k]) * np.float64(h[k])) + SHIFT) - SHIFT
+        x = factor * (np.float64(w[row + k]) * np.float64(h[h_row + k]))
+        c[row + k] += (x + SHIFT) - SHIFT
 
 
 @kernel()
-def add_one_expectation(n, lanes, rows, inverse, h, units, c):
-    """c_f += v_f w_f ∘ h / [Wh]_f for sample n, one sweep accumulated: Eq. 40."""
+def keep_one(n, lanes, inverse, h, kept):
+    """v_f / [Wh]_f of every entry of sample n, and its h, for `add_by_feature`."""
     four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
     for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
         v = lanes.entry_count[i]
         lane, four, two, one = walk(v, lanes.heavy, four, two, one)
-        if lane >= 0:
-            f = np.int64(lanes.entry_feature[i])
-            factor = v * units[f] * np.float64(inverse[lane])
-            _add_row(c, f * h.size, h.size, rows, h, factor)
+        kept.ratio[i] = v * inverse[lane] if lane >= 0 else 0.0
+    row = n * h.size
+    for k in range(h.size):
+        kept.h[row + k] = h[k]
+
+
+@kernel()
+def add_by_feature(first, last, columns, kept, rows, units, K4, c):
+    """c_f += v_f w_f ∘ h / [Wh]_f over all samples, features first … last: Eq. 40.
+
+    By feature rather than by sample: c_f and w_f stay where they are while it lasts, and only h
+    is fetched. Heavy and faint counts have ratio 0 here: they were added singly.
+    """
+    for f in range(first, last):
+        for i in range(columns.start[f], columns.start[f + 1]):
+            ratio = np.float64(kept.ratio[columns.entry[i]])
+            h_row = np.int64(columns.sample[i]) * K4
+            _add_row(c, f * K4, K4, rows, kept.h, h_row, units[f] * ratio)
 
 
 @kernel()
