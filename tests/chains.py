@@ -7,7 +7,7 @@ from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.accounts import units_for
 from gapmf.engines.base import Sweeps
-from gapmf.kernels.desk import Kept, Plan, Sums
+from gapmf.kernels.desk import Kept, Plan, Sums, make_desk
 from gapmf.kernels.gibbs import advance
 
 
@@ -22,16 +22,16 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     N, (F, K) = len(L), model.W.shape
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
     kept = engine._kept(weights, sweeps)
+    desk = make_desk(*engine._largest, K, plan)
+    where = engine._lanes, engine._columns, weights, plan, units, L, new
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
-        advance(n, n + 1, engine._lanes, weights, plan, units, L, new, kept, sums)
+        advance(n, n + 1, *where, desk, kept, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
         if expectations:
-            engine_of_one = local.LocalEngine().load(counts[[n]], seed)
-            one = Kept(
-                kept.ratio[counts.indptr[n] : counts.indptr[n + 1]], kept.h.reshape(N, -1)[n]
-            )
-            engine_of_one._add_kept(one, weights, units, sums)
+            entries = slice(counts.indptr[n], counts.indptr[n + 1])
+            one = Kept(kept.ratio[engine._columns.place[entries]], kept.h.reshape(N, -1)[n])
+            local.LocalEngine().load(counts[[n]], seed)._add_kept(one, weights, units, sums)
         C[n] = sums.c.reshape(F, -1)[:, :K] / units.c[:, None]
     return new, g / (model.column_norms + model.beta), C
 

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from gapmf.engines.accounts import add_sums, finish, units_for
 from gapmf.engines.base import State, Sweeps
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.desk import AT_ONCE, Columns, Kept, Plan, Sums, Units, Weights
+from gapmf.kernels.desk import (
+    AT_ONCE,
+    Columns,
+    Desk,
+    Kept,
+    Plan,
+    Sums,
+    Units,
+    Weights,
+    make_desk,
+)
 from gapmf.kernels.dictionary import scale_rows
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.lanes import lay_out
@@ -23,7 +33,7 @@ from gapmf.rows import sum_entries
 
 HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
-BLOCKS_A_THREAD = 8  # so that no thread waits long for the last one
+BLOCKS_A_THREAD = 16  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
@@ -58,8 +68,10 @@ def weigh(model: GaP) -> Weights:
 
 def columns_of(X: sp.csr_array) -> Columns:
     """The entries of X by feature."""
-    places = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
-    return Columns(places.indptr.astype(np.int64), places.indices.astype(np.int32), places.data)
+    entries = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
+    place = np.empty(X.nnz, dtype=np.int64)
+    place[entries.data] = np.arange(X.nnz)
+    return Columns(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
 
 
 class LocalEngine:
@@ -99,7 +111,10 @@ class LocalEngine:
         self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
         self._columns = columns_of(X)
         lanes = self._lanes
-        self._work = np.cumsum(np.diff(lanes.start) + 20.0 * np.diff(lanes.heavy_start) + 20.0)
+        n_lanes = np.diff(lanes.start)
+        n_tokens = n_lanes + 3 * lanes.fours + lanes.twos
+        self._largest = int(n_lanes.max(initial=0)), int(n_tokens.max(initial=0))
+        self._work = np.cumsum(n_lanes + 20.0 * np.diff(lanes.heavy_start) + 20.0)
         self._sample_totals = sum_entries(X.indptr, X.data)
         totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
         self._totals = np.asarray(totals, dtype=np.float64)
@@ -175,15 +190,20 @@ class LocalEngine:
 
         kept = self._kept(weights, sweeps)
 
-        def new_sums() -> Sums:
-            c = np.zeros(weights.rows.size)
-            return Sums(c, np.zeros(2 * K), np.zeros((K, most), dtype=np.int64))
+        lanes, columns = self._lanes, self._columns
 
-        def work(block: tuple[int, int], sums: Sums) -> None:
-            advance(*block, self._lanes, weights, plan, units, L, new_L, kept, sums)
+        def new_place() -> tuple[Desk, Sums]:
+            sizes = np.zeros((K, most), dtype=np.int64)
+            sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
+            return make_desk(*self._largest, K, plan), sums
+
+        def work(block: tuple[int, int], place: tuple[Desk, Sums]) -> None:
+            desk, sums = place
+            advance(*block, lanes, columns, weights, plan, units, L, new_L, desk, kept, sums)
 
         blocks = self._blocks(self._work, K * plan.n_sweeps)
-        sums = add_sums(share_out(work, blocks, new_sums, self._n_threads))
+        places = share_out(work, blocks, new_place, self._n_threads)
+        sums = add_sums([place[1] for place in places])
         if kept.ratio.size:
             self._add_kept(kept, weights, units, sums)
         return sums, State(new_L, iteration + 1)
@@ -193,7 +213,7 @@ class LocalEngine:
         one = sweeps.expectations and sweeps.n_draws == 1
         K4 = weights.rows.size // self._totals.size
         return Kept(
-            np.empty(self._columns.entry.size if one else 0, dtype=np.float32),
+            np.empty(self._columns.place.size if one else 0, dtype=np.float32),
             np.empty(self.n_samples * K4 if one else 0, dtype=np.float32),
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from gapmf.kernels.compiled import kernel
 
 AT_ONCE = 4  # components in a register block, and accumulated sweeps in a batch
 
@@ -60,7 +61,7 @@ class Kept(NamedTuple):
     """What one accumulated sweep leaves to be added by feature; empty when not needed."""
 
     ratio: NDArray[np.float32]
-    """(nnz,): v_fn / [Wh_n]_f."""
+    """(nnz,): v_fn / [Wh_n]_f, in the order of features."""
     h: NDArray[np.float32]
     """(N × K4), flat."""
 
@@ -70,8 +71,8 @@ class Columns(NamedTuple):
 
     start: NDArray[np.int64]
     sample: NDArray[np.int32]
-    entry: NDArray[np.int64]
-    """(nnz,): their places in the order of samples."""
+    place: NDArray[np.int64]
+    """(nnz,): where the entries, in the order of samples, stand in the order of features."""
 
 
 class Desk(NamedTuple):
@@ -102,34 +103,34 @@ class Desk(NamedTuple):
     rest: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def stride_of(n_lanes):
     """Numbers from one row of a tile to the next: no power of two, they crowd the cache."""
     stride = (n_lanes + 15) // 16 * 16
     return stride + 16 if stride % 256 == 0 else stride
 
 
-@njit(cache=True, nogil=True)
-def make_desk(n_lanes, n_tokens, K, plan):
+def make_desk(n_lanes: int, n_tokens: int, K: int, plan: Plan) -> Desk:
     """Room for samples of at most so many lanes and tokens."""
-    several = plan.expectations and plan.n_sweeps > plan.n_burn_in + 1
-    K4 = (K + AT_ONCE - 1) // AT_ONCE * AT_ONCE
+    K4 = -(-K // AT_ONCE) * AT_ONCE
     stride = stride_of(n_lanes)
+    several = plan.expectations and plan.n_sweeps > plan.n_burn_in + 1
+    f4, u4 = np.float32, np.uint32
     return Desk(
-        np.empty(K4 * stride, np.float32),
-        np.empty(stride, np.float32),
-        np.empty(stride, np.float32),
-        np.empty(n_tokens, np.float32),
-        np.empty(n_tokens + 4, np.uint32),
-        np.empty(4 * K, np.uint32),
-        np.zeros(AT_ONCE * stride, np.float32),
-        np.zeros(AT_ONCE * K4, np.float32),
-        np.empty(K4 * stride if several else 0, np.float32),
-        np.empty(0 if plan.expectations else K4 * stride, np.uint32),
-        np.empty(K),
-        np.empty(K),
-        np.zeros(K4, np.float32),
-        np.empty(K4, np.int64),
-        np.empty(K),
-        np.empty(K),
+        tile=np.empty(K4 * stride, f4),
+        total=np.empty(stride, f4),
+        cum=np.empty(stride, f4),
+        token=np.empty(n_tokens, f4),
+        words=np.empty(n_tokens + 4, u4),
+        own_words=np.empty(4 * K, u4),
+        inverse=np.zeros(AT_ONCE * stride, f4),
+        batch=np.zeros(AT_ONCE * K4, f4),
+        ratios=np.empty(K4 * stride if several else 0, f4),
+        kept=np.empty(0 if plan.expectations else K4 * stride, u4),
+        g=np.empty(K),
+        log_g=np.empty(K),
+        h=np.zeros(K4, f4),
+        reach=np.empty(K4, np.int64),
+        p=np.empty(K),
+        rest=np.empty(K),
     )

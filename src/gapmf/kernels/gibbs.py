@@ -18,11 +18,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gapmf.kernels import tally
 from gapmf.kernels.compiled import kernel
-from gapmf.kernels.desk import AT_ONCE, make_desk, stride_of
+from gapmf.kernels.desk import AT_ONCE, stride_of
 from gapmf.kernels.philox import (
     ACTIVATIONS,
     RETRIES,
@@ -214,7 +213,8 @@ def draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, 
 def add_batch(n_used, n_lanes, stride, desk):
     """ratios_k += Σ_j h_k^(j) / [Wh^(j)] for the sweeps of a batch."""
     K4 = desk.h.size
-    desk.batch[n_used * K4 :] = f4(0)
+    for k in range(n_used * K4, AT_ONCE * K4):
+        desk.batch[k] = f4(0)
     for k in range(K4):
         a, b = desk.batch[k], desk.batch[K4 + k]
         c, d = desk.batch[2 * K4 + k], desk.batch[3 * K4 + k]
@@ -238,19 +238,19 @@ def accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums):
 
 
 @kernel()
-def add_up_sample(n, n_draws, lanes, plan, units, stride, desk, kept, sums):
+def add_up_sample(n, n_draws, lanes, columns, plan, units, stride, desk, kept, sums):
     """Add the sample's part of Σ C for all accumulated sweeps, or keep it if there is one."""
     K, K4 = desk.g.size, desk.h.size
     if not plan.expectations:
         add_draws(n, n_draws, lanes, stride, K, K4, desk.kept, sums.c)
     elif n_draws == 1:
-        keep_one(n, lanes, desk.inverse, desk.h, kept)
+        keep_one(n, lanes, columns, desk.inverse, desk.h, kept)
     else:
         add_expectations(n, lanes, stride, units.c, K4, desk.tile, desk.ratios, sums.c)
 
 
 @kernel()
-def advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums):
+def advance_sample(n, lanes, columns, weights, plan, units, desk, sizes, kept, sums):
     """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
     K4 = desk.h.size
     n_lanes = lanes.start[n + 1] - lanes.start[n]
@@ -263,7 +263,8 @@ def advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums):
     if desk.kept.size:
         tally.clear(desk.kept, K4 * stride)
     if sizes[0] < 0:
-        sizes[:] = 0
+        for k in range(sizes.size):
+            sizes[k] = 0
         if not empty:
             for k in range(sizes.size):
                 desk.g[k] = weights.first[k]
@@ -278,22 +279,17 @@ def advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums):
             draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums)
         if j >= 0:
             accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums)
-    add_up_sample(n, n_draws, lanes, plan, units, stride, desk, kept, sums)
+    add_up_sample(n, n_draws, lanes, columns, plan, units, stride, desk, kept, sums)
 
 
-@njit(cache=True, nogil=True)
-def advance(first, last, lanes, weights, plan, units, L, new_L, kept, sums):
+@kernel()
+def advance(first, last, lanes, columns, weights, plan, units, L, new_L, desk, kept, sums):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
 
     With a single accumulated sweep and expectations Σ C goes to `kept` instead.
     """
-    widest, most = 0, 0
-    for n in range(first, last):
-        n_lanes = lanes.start[n + 1] - lanes.start[n]
-        widest = max(widest, n_lanes)
-        most = max(most, n_lanes + 3 * lanes.fours[n] + lanes.twos[n])
-    desk = make_desk(widest, most, L.shape[1], plan)
     for n in range(first, last):
         sizes = new_L[n]
-        sizes[:] = L[n]
-        advance_sample(n, lanes, weights, plan, units, desk, sizes, kept, sums)
+        for k in range(sizes.size):
+            sizes[k] = L[n, k]
+        advance_sample(n, lanes, columns, weights, plan, units, desk, sizes, kept, sums)

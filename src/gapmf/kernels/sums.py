@@ -48,13 +48,13 @@ def _add_row(c, row, n, w, h, h_row, factor):
 
 
 @kernel()
-def keep_one(n, lanes, inverse, h, kept):
+def keep_one(n, lanes, columns, inverse, h, kept):
     """v_f / [Wh]_f of every entry of sample n, and its h, for `add_by_feature`."""
     four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
     for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
         v = lanes.entry_count[i]
         lane, four, two, one = walk(v, lanes.heavy, four, two, one)
-        kept.ratio[i] = v * inverse[lane] if lane >= 0 else 0.0
+        kept.ratio[columns.place[i]] = v * inverse[lane] if lane >= 0 else 0.0
     row = n * h.size
     for k in range(h.size):
         kept.h[row + k] = h[k]
@@ -69,9 +69,9 @@ def add_by_feature(first, last, columns, kept, rows, units, K4, c):
     """
     for f in range(first, last):
         for i in range(columns.start[f], columns.start[f + 1]):
-            ratio = np.float64(kept.ratio[columns.entry[i]])
             h_row = np.int64(columns.sample[i]) * K4
-            _add_row(c, f * K4, K4, rows, kept.h, h_row, units[f] * ratio)
+            factor = units[f] * np.float64(kept.ratio[i])
+            _add_row(c, f * K4, K4, rows, kept.h, h_row, factor)
 
 
 @kernel()
