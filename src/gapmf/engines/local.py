@@ -33,7 +33,7 @@ from gapmf.rows import sum_entries
 
 HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
-BLOCKS_A_THREAD = 16  # so that no thread waits long for the last one
+BLOCKS_A_THREAD = 24  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
