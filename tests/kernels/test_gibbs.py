@@ -19,7 +19,7 @@ from gapmf.likelihood.posterior import posterior_moments
 from gapmf.likelihood.sizes import law_of_sizes
 
 REFUSE = 1e-4
-N_CHAINS = 4000
+N_CHAINS = 2500
 
 W3 = np.array([[2.0, 0.3, 0.9], [0.1, 1.5, 0.8], [0.6, 0.0, 1.1], [0.4, 0.7, 0.05]])
 
