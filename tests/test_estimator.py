@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.datasets import paper_synthetic
+from gapmf.errors import TooCostlyError
 from gapmf.settings import EXACT_MOMENTS as ALGORITHMS
 
 X, _ = paper_synthetic(10.0, 40, random_state=0)
@@ -222,3 +223,9 @@ def test_edges(algorithm, data):
     assert np.isfinite(est.components_).all()
     assert np.isfinite(est.log_likelihood_)
     np.testing.assert_array_equal(est.components_[:, data.sum(axis=0) == 0], 0.0)
+
+
+def test_too_many_components_for_exact_moments_are_told_what_else_there_is():
+    X = np.random.default_rng(0).poisson(3.0, (50, 40))
+    with pytest.raises(TooCostlyError, match="at 10 components .* with algorithm='mcem-c'"):
+        GammaPoissonMF().fit(X)

@@ -19,6 +19,7 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.em.record import Callback, History
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
+from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.settings import Settings, check_settings
@@ -177,7 +178,12 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Fit with exact moments."""
         expect = ExactExpectation(counts, self.n_jobs)
-        found = search(expect, settings, rng)
+        try:
+            found = search(expect, settings, rng)
+        except TooCostlyError as error:
+            raise TooCostlyError(
+                f"{error}; or draw instead of integrating, with algorithm='mcem-c'"
+            ) from error
         fit = found.fit
         self._keep(fit.model, found.history, settings, converged=fit.converged)
         self.log_likelihood_ = fit.expectation.log_likelihood
