@@ -38,13 +38,18 @@ def add_activations(desk_g, units, g):
 
 
 @kernel()
-def _add_row(c, row, n, w, h, h_row, factor):
-    """c_k += factor w_k h_k, rounded, for n components: from `row` in flat c and w."""
-    row, h_row = U(row), U(h_row)
+def _add_rows(c, row, n, w, h, a, b, factor_a, factor_b):
+    """c_k += factor_a w_k h_k + factor_b w_k h_k, each rounded, from `row` in flat c and w.
+
+    The h of two samples, from a and b in flat h: c_k is fetched and stored once for both.
+    """
+    row, a, b = U(row), U(a), U(b)
     for j in range(U(n)):
         k = U(j)
-        x = factor * (np.float64(w[row + k]) * np.float64(h[h_row + k]))
-        c[row + k] += (x + SHIFT) - SHIFT
+        p = np.float64(w[row + k])
+        x = factor_a * (p * np.float64(h[a + k]))
+        y = factor_b * (p * np.float64(h[b + k]))
+        c[row + k] += ((x + SHIFT) - SHIFT) + ((y + SHIFT) - SHIFT)
 
 
 @kernel()
@@ -68,10 +73,13 @@ def add_by_feature(first, last, columns, kept, rows, units, K4, c):
     is fetched. Heavy and faint counts have ratio 0 here: they were added singly.
     """
     for f in range(first, last):
-        for i in range(columns.start[f], columns.start[f + 1]):
-            h_row = np.int64(columns.sample[i]) * K4
-            factor = units[f] * np.float64(kept.ratio[i])
-            _add_row(c, f * K4, K4, rows, kept.h, h_row, factor)
+        last_entry = columns.start[f + 1]
+        for i in range(columns.start[f], last_entry, 2):
+            j = min(i + 1, last_entry - 1)
+            a, b = np.int64(columns.sample[i]) * K4, np.int64(columns.sample[j]) * K4
+            factor_a = units[f] * np.float64(kept.ratio[i])
+            factor_b = units[f] * np.float64(kept.ratio[j]) if j > i else 0.0
+            _add_rows(c, f * K4, K4, rows, kept.h, a, b, factor_a, factor_b)
 
 
 @kernel()
