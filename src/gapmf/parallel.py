@@ -27,22 +27,6 @@ def check_n_jobs(n_jobs: Any) -> int:
     return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
 
 
-def for_each(
-    work: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
-) -> list[Result]:
-    """[work(task) for task in tasks], in threads: the kernels release the GIL."""
-    n_threads = min(check_n_jobs(n_jobs), len(tasks))
-    if n_threads <= 1:
-        return [work(task) for task in tasks]
-    with ThreadPoolExecutor(n_threads) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:  # an error or Ctrl-C: what has not begun does not begin
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def share_out(
     work: Callable[[Task, Local], None],
     tasks: Sequence[Task],
@@ -64,9 +48,8 @@ def share_out(
                 except IndexError:
                     return local
                 work(task, local)
-        except BaseException:
+        finally:
             waiting.clear()
-            raise
 
     n_threads = max(1, min(check_n_jobs(n_jobs), len(tasks)))
     if n_threads == 1:
@@ -78,6 +61,18 @@ def share_out(
             while wait(futures, timeout=0.1).not_done:
                 pass
             return [future.result() for future in futures]
-        except BaseException:
+        finally:
             waiting.clear()
-            raise
+
+
+def for_each(
+    work: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
+) -> list[Result]:
+    """[work(task) for task in tasks], in threads: the kernels release the GIL."""
+    results: dict[int, Result] = {}
+
+    def keep(i: int, _: None) -> None:
+        results[i] = work(tasks[i])
+
+    share_out(keep, range(len(tasks)), lambda: None, n_jobs)
+    return [results[i] for i in range(len(tasks))]
