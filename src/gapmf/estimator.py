@@ -16,6 +16,7 @@ from gapmf.counts import check_counts
 from gapmf.em import monte_carlo
 from gapmf.em.certificate import Certificate, certify
 from gapmf.em.expectation import ExactExpectation
+from gapmf.em.learned import say_where_alpha_ended
 from gapmf.em.record import Callback, History
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
@@ -45,6 +46,13 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     alpha, beta : float or array-like, (K,)
         Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
         together changes nothing, so β only sets the scale of W.
+    learn_alpha : bool or {"component", "shared"}
+        Learn α from the data too, starting from `alpha`: one for each component ("component",
+        the same as True) or one for all ("shared", from the geometric mean of `alpha` when that
+        differs). For "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning says where
+        it ended at a bound: at 1e4 a component varies no more than Poisson counts do. A
+        component that vanished keeps its α. "em-c" needs the law of component sizes, which
+        costs far more than "exact" at K ≥ 3 and hundreds of counts a sample.
     schedule : {"paper"}
         Monte Carlo only. "paper": `n_burn_in` and then `n_draws` sweeps an iteration, from the
         last draw of the iteration before, for exactly `max_iter` iterations. It has no stopping
@@ -78,6 +86,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         Wᵀ.
     model_ : GaP
     alpha_ : array, (K,)
+        α as it was given, or as it was learned.
     log_likelihood_ : float
         log p(X | W), exactly. With exact moments only.
     rank_ : int
@@ -108,6 +117,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         algorithm: str = "exact",
         alpha: ArrayLike = 1.0,
         beta: ArrayLike = 1.0,
+        learn_alpha: bool | str = False,
         schedule: str = "paper",
         n_draws: int | None = None,
         n_burn_in: int | None = None,
@@ -124,6 +134,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self.algorithm = algorithm
         self.alpha = alpha
         self.beta = beta
+        self.learn_alpha = learn_alpha
         self.schedule = schedule
         self.n_draws = n_draws
         self.n_burn_in = n_burn_in
@@ -177,7 +188,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator
     ) -> None:
         """Fit with exact moments."""
-        expect = ExactExpectation(counts, self.n_jobs)
+        expect = ExactExpectation(counts, self.n_jobs, settings.learn_alpha)
         try:
             found = search(expect, settings, rng)
         except TooCostlyError as error:
@@ -196,6 +207,9 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        ended = say_where_alpha_ended(fit.model) if settings.learn_alpha else None
+        if ended:
+            warnings.warn(ended, UserWarning, stacklevel=3)
         if found.stuck:
             warnings.warn(
                 "the fit did not leave its symmetric starting point: all components are the same "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,15 @@ class Statistics:
         J N: the number of terms in these sums.
     ratio_sum : array, (F, K), optional
         Σ_jn h_kn v_fn / [Wh_n]_f, at the W that the expectations were taken with.
-    sizes : array of int, (K, max_n |v_n| + 1), optional
-        How often L_kn = Σ_f c_fkn was 0, 1, 2, …
+    sizes : array, (K, max_n |v_n| + 1), optional
+        How often L_kn = Σ_f c_fkn was 0, 1, 2, …: whole numbers for draws.
     """
 
     c_sum: Array
     h_sum: Array
     n_draws: float
     ratio_sum: Array | None = None
-    sizes: NDArray[np.int64] | None = None
+    sizes: NDArray[Any] | None = None
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(

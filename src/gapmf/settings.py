@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.errors import InvalidInputError
 from gapmf.validation import (
     as_float,
@@ -24,6 +25,8 @@ from gapmf.validation import (
 MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
 EXACT_MOMENTS = ("em-c", "em-ch", "exact")
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS)
+LEARNS_ALPHA = ("em-c", "exact")
+WAYS_TO_LEARN = ("component", "shared")
 SCHEDULES = ("paper",)
 STARTS = ("mean", "random")
 
@@ -40,6 +43,8 @@ class Settings:
     algorithm: str
     alpha: Array
     beta: Array
+    learn_alpha: str | None
+    """One of `WAYS_TO_LEARN`, or None."""
     schedule: str
     n_draws: int
     n_burn_in: int
@@ -72,10 +77,12 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     max_iter = given["max_iter"]
     if max_iter is None:
         max_iter = MAX_ITER[schedule if monte_carlo else "exact moments"]
+    learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
     return Settings(
         algorithm=algorithm,
-        alpha=check_alpha(given["alpha"], K),
+        alpha=_first_alpha(check_alpha(given["alpha"], K), learn_alpha),
         beta=check_positive(given["beta"], K, "beta"),
+        learn_alpha=learn_alpha,
         schedule=schedule,
         n_draws=_check_sweeps(given, "n_draws", monte_carlo, least=1),
         n_burn_in=_check_sweeps(given, "n_burn_in", monte_carlo, least=0),
@@ -86,6 +93,37 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
         callbacks=_check_callbacks(given["callbacks"]),
     )
+
+
+def _check_learn_alpha(value: Any, algorithm: str) -> str | None:
+    """How α is learned, if it is."""
+    how = {False: None, True: "component"} | {way: way for way in WAYS_TO_LEARN}
+    if not isinstance(value, (bool, np.bool_, str)) or value not in how:
+        raise InvalidInputError(
+            f"learn_alpha must be False, True, 'component' (the same) or 'shared', but is {value!r}"
+        )
+    learned = how[value if isinstance(value, str) else bool(value)]
+    if learned is not None and algorithm not in LEARNS_ALPHA:
+        able = ", ".join(repr(name) for name in LEARNS_ALPHA)
+        raise InvalidInputError(
+            f"algorithm={algorithm!r} cannot learn alpha, which is learned from the sizes of "
+            f"components with the activations integrated out: use one of {able}, or "
+            "learn_alpha=False"
+        )
+    return learned
+
+
+def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:
+    """α to start from: within its bounds when it is learned, and one for all when shared.
+
+    Shared, unequal values are replaced by their geometric mean: α is a scale.
+    """
+    if learn_alpha is None:
+        return alpha
+    alpha = np.clip(alpha, SMALLEST, LARGEST)
+    if learn_alpha == "shared" and np.ptp(alpha) > 0:
+        alpha = np.full_like(alpha, np.exp(np.log(alpha).mean()))
+    return alpha
 
 
 def _check_sweeps(given: dict[str, Any], name: str, monte_carlo: bool, least: int) -> int:

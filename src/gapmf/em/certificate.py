@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.em.expectation import ExactExpectation, Expectation
+from gapmf.em.learned import slope_left
 from gapmf.em.start import shares_of
 from gapmf.model import GaP
 
@@ -23,7 +24,8 @@ class Certificate:
     projected_gradient : float
         The largest first-order gain, in nats, from moving one share u_fk (the part of feature
         f's mean count that component k explains) as far as it can go: up by a whole share, or
-        down to zero. Zero at a maximum.
+        down to zero. When α is learned, also the largest |d log p/d log α_k| at fixed expected
+        counts, unless α_k is at a bound that it would cross. Zero at a maximum.
     identity : float
         The largest deviation from Σ_k (α_k/β_k) w_fk = v̄_f, relative to v̄_f, which holds at
         every stationary point.
@@ -49,11 +51,14 @@ def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None)
         down = shares_of(model, mean)[seen] * gradient
     moves = np.fmax(-gradient, down).max(initial=0.0)
     useless = (at.gradient * model.W)[~seen]  # what explains no counts had better be zero
+    slopes = slope_left(expect, model, at) if expect.learn_alpha else np.zeros(0)
     expected = model.expected_counts()
     deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
     r, r_error = expect.score(model)
     return Certificate(
-        projected_gradient=float(max(moves, useless.max(initial=0.0))),
+        projected_gradient=float(
+            max(moves, useless.max(initial=0.0), np.abs(slopes).max(initial=0.0))
+        ),
         identity=float(max(deviation, expected[~seen].max(initial=0.0))),
         r=r,
         r_error=r_error,

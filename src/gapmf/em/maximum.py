@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
-from gapmf.em.expectation import ExactExpectation
+from gapmf.em.expectation import ExactExpectation, Expectation
+from gapmf.em.learned import lower_bound_step, with_alpha
 from gapmf.em.record import History
 from gapmf.em.start import from_shares, shares_of
 from gapmf.model import GaP
@@ -31,8 +33,8 @@ def fit_maximum(
 
     A few iterations of EM-C come first: they choose the basin more wisely, most of the time,
     than the first long steps of L-BFGS-B, which then does the climbing. The last step is
-    EM-C's again, which cannot lose. A climb that has ended well below the log-likelihood to
-    `beat` is not looked at twice.
+    EM-C's again, which cannot lose. Where α is learned it takes part in all of this. A climb
+    that has ended well below the log-likelihood to `beat` is not looked at twice.
     """
     if expect.n_tokens == 0:
         model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
@@ -40,7 +42,8 @@ def fit_maximum(
         return Fit(model, expect(model), not history.stopped)
     last = len(history) + max_iter
     n_warm = min(warm_up, max_iter)
-    fit = fit_em(expect, model, em_c_step, max_iter=n_warm, tol=-1.0, history=history)
+    step = lower_bound_step(expect) if expect.learn_alpha else em_c_step
+    fit = fit_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history)
     problem = _Problem(expect, fit.model, history)
     u, value, at_the_top = problem.start, np.inf, False
     while not (at_the_top or history.stopped or len(history) >= last - 1):
@@ -49,7 +52,7 @@ def fit_maximum(
             u,
             jac=True,
             method="L-BFGS-B",
-            bounds=[(0.0, None)] * u.size,
+            bounds=problem.bounds,
             callback=problem.note,
             options={
                 "maxiter": last - 1 - len(history),
@@ -70,7 +73,9 @@ def fit_maximum(
     if history.stopped and history.model is not None:
         return Fit(history.model, expect(history.model), False)
     if len(history) < last:
-        polished = em_c_step(fit.model, fit.expectation)
+        if expect.learn_alpha:
+            fit = _to_the_bound(expect, fit)
+        polished = step(fit.model, fit.expectation)
         after = expect(polished)
         if after.log_likelihood >= fit.expectation.log_likelihood:
             fit = Fit(polished, after, False)
@@ -78,12 +83,31 @@ def fit_maximum(
     return fit._replace(converged=at_the_top and not history.stopped)
 
 
+def _to_the_bound(expect: ExactExpectation, fit: Fit) -> Fit:
+    """The fit with α at its upper bound where it grows without end, if that loses nothing.
+
+    On the way to infinity the likelihood flattens like 1/α, and the optimiser stops anywhere.
+    """
+    model = fit.model
+    growing = (model.alpha > 100.0) & (fit.expectation.slope_by_log_alpha(model) > 0.0)
+    if expect.learn_alpha == "shared":
+        growing[:] = growing.all()
+    if not growing.any():
+        return fit
+    model = with_alpha(model, np.where(growing, LARGEST, model.alpha))
+    after = expect(model)
+    if after.log_likelihood < fit.expectation.log_likelihood:
+        return fit
+    return Fit(model, after, fit.converged)
+
+
 class _Problem:
     """The marginal likelihood as a function of shares u ≥ 0, (features with counts) × K.
 
     Every stationary point satisfies Σ_k (α_k/β_k) w_fk = v̄_f, so W is written with the shares of
     that sum, w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl: no scale is left to search, all variables are
-    of size one, and a column can go to zero and come back.
+    of size one, and a column can go to zero and come back. Where α is learned, log α_k (or the
+    one log α) come after the shares, and the expected counts stay the same when they move.
     """
 
     def __init__(self, expect: ExactExpectation, model: GaP, history: History) -> None:
@@ -91,34 +115,53 @@ class _Problem:
         self._alpha, self._beta = model.alpha, model.beta
         self._seen = np.flatnonzero(expect.mean_counts > 0)
         self._shape = self._seen.size, model.n_components
-        self.start = shares_of(model, expect.mean_counts)[self._seen].ravel()
+        shares = shares_of(model, expect.mean_counts)[self._seen].ravel()
+        n_alpha = {None: 0, "shared": 1, "component": model.n_components}[expect.learn_alpha]
+        self.start = np.concatenate([shares, np.log(model.alpha[:n_alpha])])
+        limits = float(np.log(SMALLEST)), float(np.log(LARGEST))
+        self.bounds = [(0.0, None)] * shares.size + [limits] * n_alpha
         self._at: tuple[GaP, float] = model, np.nan
 
-    def model(self, u: Array) -> GaP:
-        """The model with shares u."""
+    def _split(self, x: Array) -> tuple[Array, Array]:
+        """The shares and α that x stands for."""
+        n = self._shape[0] * self._shape[1]
+        alpha = self._alpha
+        if x.size > n:  # the bounds are whole numbers, and a logarithm does not come back to them
+            alpha = np.clip(np.exp(x[n:]), SMALLEST, LARGEST) * np.ones_like(alpha)
+        return x[:n].reshape(self._shape), alpha
+
+    def model(self, x: Array) -> GaP:
+        """The model with shares and α as in x."""
+        shares, alpha = self._split(x)
         W = np.zeros((self._expect.n_features, self._shape[1]))
-        mean = self._expect.mean_counts[self._seen]
-        W[self._seen] = from_shares(u.reshape(self._shape), mean, self._alpha, self._beta)
-        return GaP(W, self._alpha, self._beta)
+        W[self._seen] = from_shares(shares, self._expect.mean_counts[self._seen], alpha, self._beta)
+        return GaP(W, alpha, self._beta)
 
-    def normalised(self, u: Array) -> Array:
-        """The same shares, with rows that sum to one."""
-        u = u.reshape(self._shape)
-        return np.asarray(u / u.sum(axis=1, keepdims=True)).ravel()
+    def normalised(self, x: Array) -> Array:
+        """The same, with rows of shares that sum to one."""
+        shares, _ = self._split(x)
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        return np.concatenate([shares.ravel(), x[shares.size :]])
 
-    def cost(self, u: Array) -> tuple[float, Array]:
-        """C_ML and its gradient with respect to u."""
-        shares = u.reshape(self._shape)
+    def cost(self, x: Array) -> tuple[float, Array]:
+        """C_ML and its gradient with respect to x."""
+        shares, alpha = self._split(x)
         total = shares.sum(axis=1, keepdims=True)
         if not (total > 0).all():  # a feature that nobody explains: step back
-            return np.inf, np.zeros(u.size)
-        model = self.model(u)
+            return np.inf, np.zeros(x.size)
+        model = self.model(x)
         at = self._expect(model)
         self._at = model, at.log_likelihood
         mean = self._expect.mean_counts[self._seen]
-        slope = at.gradient[self._seen] * (self._beta / self._alpha) * mean[:, None]
+        slope = at.gradient[self._seen] * (self._beta / alpha) * mean[:, None]
         slope = (slope - (slope * shares / total).sum(axis=1, keepdims=True)) / total
-        return -at.log_likelihood, slope.ravel()
+        return -at.log_likelihood, np.concatenate([slope.ravel(), self._by_log_alpha(model, at)])
+
+    def _by_log_alpha(self, model: GaP, at: Expectation) -> Array:
+        if not self._expect.learn_alpha:
+            return np.zeros(0)
+        slope = -at.slope_by_log_alpha(model)
+        return slope if self._expect.learn_alpha == "component" else slope.sum(keepdims=True)
 
     def note(self, intermediate_result: object) -> None:
         """After each iteration of the optimiser: the history, and whether to stop."""

@@ -26,7 +26,8 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
     """
     last = len(history) + max_iter
     helped = fit.model.n_components > 1 and expect.n_tokens > 0
-    moves: list[Move] = [*_exchanges(fit.model), _regrown]
+    exchanges = [] if expect.learn_alpha else _exchanges(fit.model)  # α moves along with W
+    moves: list[Move] = [*exchanges, _regrown]
     came_by: Move | None = None
     while helped:
         helped = False
@@ -88,4 +89,8 @@ def _regrown(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
     grown[mean > 0, k] = 0.0
     grown[np.ix_(mean > 0, others)] = shares_of(without, mean)[mean > 0]
     grown[int(expect.score(without)[0].argmax()), k] = _SEED
+    alpha = alpha.copy()
+    alpha[others] = without.alpha
+    if expect.learn_alpha:  # a column anew: what its α was belongs to the place that it had
+        alpha[k] = np.exp(np.log(without.alpha).mean())
     return GaP(from_shares(grown, mean, alpha, beta), alpha, beta)

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from gapmf.em import start
 from gapmf.em.exact_moments import STEPS, Fit, fit_em
 from gapmf.em.expectation import ExactExpectation
+from gapmf.em.learned import em_c_alpha_step
 from gapmf.em.maximum import WARM_UP, fit_maximum
 from gapmf.em.moves import improve
 from gapmf.em.record import History
+from gapmf.em.sizes import plan_sizes
 from gapmf.model import GaP
 from gapmf.settings import Settings
 
@@ -74,10 +76,14 @@ def _climb(
         climb = fit_maximum(expect, fit.model, max_iter=25, history=History(), warm_up=0)
         return climb.expectation.log_likelihood - fit.expectation.log_likelihood
 
+    step = STEPS[settings.algorithm]
+    if expect.learn_alpha:
+        plan_sizes(expect, model)  # refuses, before the first E-step, what would take too long
+        step = em_c_alpha_step(expect)
     return fit_em(
         expect,
         model,
-        STEPS[settings.algorithm],
+        step,
         max_iter=settings.max_iter,
         tol=settings.tol,
         history=history,

@@ -101,3 +101,65 @@ def refine(guess, a, b):
             nodes[i], complements[i] = 1.0 - u, u
             log_weights[i] = _log_weight(u, A_other, B_other, ratio_other)
     return nodes, complements, log_weights
+
+
+@njit(cache=True, nogil=True)
+def _log_coefficients(a, b, ratio):
+    """E[p_n log u] and E[p_n log(1 − u)] under Beta(a, b), for orthonormal p_n with p_n(0) > 0.
+
+    By the Saalschütz sum E[q_n log u] = −(n−1)! (b)_n / ((a)_n (a+b)_n) and E[q_n log(1 − u)] =
+    (−1)^{n+1} (n−1)! / (a+b)_n for n ≥ 1. Entry 0 is left at zero: the means are added apart.
+    """
+    m = ratio.size
+    near, far = np.zeros(m), np.zeros(m)
+    x, y = -b / (a * (a + b)), 1.0 / (a + b)
+    for n in range(1, m):
+        if n > 1:
+            x *= (n - 1) * (b + (n - 1)) / ((a + (n - 1)) * (a + b + (n - 1)))
+            y *= -(n - 1) / (a + b + (n - 1))
+        norm = math.sqrt(ratio[n])
+        x /= norm
+        y /= norm
+        near[n], far[n] = x, y
+    return near, far
+
+
+@njit(cache=True, nogil=True)
+def _expand(u, A, B, ratio, near, far):
+    """Σ_n near_n p_n(u) and Σ_n far_n p_n(u), both over n < m."""
+    p, d = 1.0, 0.0
+    x, y = 0.0, 0.0
+    for n in range(A.size - 1):
+        d = A[n] * d - B[n] * u * p
+        p += d
+        norm = 1.0 / math.sqrt(ratio[n + 1])
+        p *= norm
+        d *= norm
+        x += near[n + 1] * p
+        y += far[n + 1] * p
+    return x, y
+
+
+@njit(cache=True, nogil=True)
+def projected_logs(nodes, complements, a, b):
+    """log u and log(1 − u) less their means, as polynomials of degree m − 1, at the m nodes.
+
+    These are the projections in the norm of Beta(a, b). What is projected away is orthogonal to
+    every polynomial of smaller degree than m, and the Gauss rule is exact up to degree 2m − 1.
+    So in a product with a polynomial f of degree < m they stand for the logarithms exactly:
+    E[f(u) log u] has no error from the singularity, however much weight lies next to it.
+    """
+    m = nodes.size
+    A, B, ratio = recurrence(a, b, m)
+    A_other, B_other, ratio_other = recurrence(b, a, m)
+    near, far = _log_coefficients(a, b, ratio)
+    near_other, far_other = _log_coefficients(b, a, ratio_other)
+    log_u, log_y = np.empty(m), np.empty(m)
+    for i in range(m):
+        if nodes[i] < 0.5:
+            log_u[i], log_y[i] = _expand(nodes[i], A, B, ratio, near, far)
+        else:
+            log_y[i], log_u[i] = _expand(
+                complements[i], A_other, B_other, ratio_other, near_other, far_other
+            )
+    return log_u, log_y

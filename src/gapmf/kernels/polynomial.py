@@ -177,3 +177,43 @@ def log_totals(indptr, indices, counts, p, alpha):
         feature = interleave(counts[lo:hi])
         result[s] = grow(b, feature, p[indices[lo:hi]], alpha, n, tuples, sums, start, before)
     return result
+
+
+@njit(cache=True, nogil=True)
+def _add_margins(b, n, weight, tuples, sums, start, sizes):
+    """Add the laws of each L_k, from the law b of L given n tokens, times a weight."""
+    D = tuples.shape[1]
+    total = 0.0
+    for r in range(sums.size):
+        if sums[r] <= n:
+            total += b[start[r] : start[r] + n - sums[r] + 1].sum()
+    for r in range(sums.size):
+        rest = n - sums[r]
+        if rest < 0:
+            continue
+        whole = 0.0
+        for i in range(rest + 1):
+            mass = b[start[r] + i] * (weight / total)
+            whole += mass
+            sizes[D, i] += mass
+            sizes[D + 1, rest - i] += mass
+        for d in range(D):
+            sizes[d, tuples[r, d]] += whole
+
+
+@njit(cache=True, nogil=True)
+def add_sizes(indptr, indices, counts, weights, p, alpha, sizes):
+    """Add to sizes (K, largest |v| + 1) the law of each L_k given each row of a block (CSR).
+
+    The arguments are as in `log_totals`; weights (N,) say how often each row counts.
+    """
+    N = indptr.size - 1
+    n = sizes.shape[1] - 1
+    tuples, sums, start, before = rows_of_simplex(n, alpha.size)
+    b = np.zeros(start[-1])
+    for s in range(N):
+        lo, hi = indptr[s], indptr[s + 1]
+        b[:] = 0.0
+        feature = interleave(counts[lo:hi])
+        grow(b, feature, p[indices[lo:hi]], alpha, n, tuples, sums, start, before)
+        _add_margins(b, feature.size, weights[s], tuples, sums, start, sizes)

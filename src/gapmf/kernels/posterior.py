@@ -17,6 +17,7 @@ from gapmf.kernels.quadrature import (
     add_scaled,
     expectations,
     fill_exponents,
+    fill_logs,
     fill_nodes,
     fill_rates,
 )
@@ -59,11 +60,12 @@ def _first_pass(indptr, indices, counts, p, nodes, complements, log_weights):
 
 
 @njit(cache=True, nogil=True)
-def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights):
+def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, logs):
     """What an EM needs of a block, summed over its samples.
 
-    Returns top and total (N,), with E[Π_f (Pθ)_f^{v_f}] = total · e^top, and ratio (F, K) =
-    Σ_n weights_n v_fn E[θ_k / (Pθ)_f | v_n].
+    Returns top and total (N,), with E[Π_f (Pθ)_f^{v_f}] = total · e^top; ratio (F, K) =
+    Σ_n weights_n v_fn E[θ_k / (Pθ)_f | v_n]; and log_theta (K,) = Σ_n weights_n E[log θ_k | v_n],
+    or zero when `logs` has no entries.
     """
     N, (F, K) = indptr.size - 1, p.shape
     top, total, matters = _first_pass(indptr, indices, counts, p, nodes, complements, log_weights)
@@ -71,12 +73,15 @@ def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights):
     log_w, exponent, q = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
     mass = np.empty((F, CHUNK))  # Σ_n weights_n v_fn q_nj: K enters once a chunk, not a sample
     ratio = np.zeros((F, K))
+    wanted = logs.shape[0] > 0
+    plain, log_nodes, log_theta = np.empty(CHUNK), np.empty((K, CHUNK)), np.zeros(K)
     for c in range(matters.shape[0]):
         if not matters[c].any():
             continue
         fill_nodes(c * CHUNK, nodes, complements, log_weights, theta, log_w)
         fill_rates(p, theta, rates, log_rates)
         mass[:] = 0.0
+        plain[:] = 0.0
         for s in range(N):
             if matters[c, s]:
                 lo, hi = indptr[s], indptr[s + 1]
@@ -84,10 +89,15 @@ def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights):
                 _weights(exponent, top[s], total[s], q)
                 for i in range(lo, hi):
                     add_scaled(weights[s] * counts[i], q, mass[indices[i]])
+                add_scaled(weights[s], q, plain)
         for f in range(F):
             for k in range(K):
                 ratio[f, k] += _dot_over(mass[f], theta[k], rates[f])
-    return top, total, ratio
+        if wanted:
+            fill_logs(c * CHUNK, logs, log_nodes)
+            for k in range(K):
+                log_theta[k] += _dot(plain, log_nodes[k])
+    return top, total, ratio, log_theta
 
 
 @njit(cache=True, nogil=True)

@@ -50,6 +50,21 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
 
 
 @njit(cache=True, nogil=True)
+def fill_logs(first, logs, log_theta):
+    """log θ (K, CHUNK) at the nodes of `fill_nodes`, from log u and log(1 − u), (2, K−1, m)."""
+    _, sticks, m = logs.shape
+    log_theta[:] = 0.0
+    for j in range(min(CHUNK, m**sticks - first)):
+        code = first + j
+        for k in range(sticks - 1, -1, -1):
+            digit = code % m
+            code //= m
+            log_theta[k, j] += logs[0, k, digit]
+            for rest in range(k + 1, sticks + 1):
+                log_theta[rest, j] += logs[1, k, digit]
+
+
+@njit(cache=True, nogil=True)
 def add_scaled(weight, row, out):
     """out += weight · row, in a loop of its own: so it vectorises."""
     for j in range(out.size):

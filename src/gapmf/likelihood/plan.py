@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.cost import making_cost, quadrature_cost, refuse_work
-from gapmf.likelihood.rule import Rule, nodes_per_stick, rule_key, simplex_rule
+from gapmf.likelihood.rule import Rule, nodes_per_stick, rule_key, simplex_logs, simplex_rule
 from gapmf.rows import Block, sum_entries, take_block
 
 Array = NDArray[np.float64]
@@ -73,6 +73,8 @@ class Work(NamedTuple):
     """The columns of W that can have produced them."""
     block: Block
     rule: Rule
+    logs: Array
+    """Of the nodes, where they are wanted: `simplex_logs`; else without entries."""
 
 
 def plan_quadrature(
@@ -84,12 +86,14 @@ def plan_quadrature(
     *,
     extra_degree: int = 0,
     share: bool = False,
+    logs: bool = False,
 ) -> list[Work]:
     """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
 
     Samples without counts, and those that no column can have produced, are in no block. With
     `share`, samples get a larger rule than they need where that saves a table of logarithms;
-    without it, nothing that a sample gets depends on its company. When `what` is to be done
+    without it, nothing that a sample gets depends on its company. With `logs`, the polynomials
+    may be multiplied by log θ_k. When `what` is to be done
     would take two visits to every node of more than `limit` operations, it is refused before
     any rule is made.
     """
@@ -103,27 +107,29 @@ def plan_quadrature(
         shapes = alpha[columns]
         degrees = total[members] + extra_degree
         if share:
-            degrees = _share_rules(degrees, size[members], shapes)
-        m = nodes_per_stick(shapes, degrees)[0]
-        degree[members], rule[members] = degrees, rule_key(shapes, degrees)
+            degrees = _share_rules(degrees, size[members], shapes, logs)
+        m = nodes_per_stick(shapes, degrees, logs=logs)[0]
+        degree[members], rule[members] = degrees, rule_key(shapes, degrees, logs=logs)
         cost[members] = quadrature_cost(m, size[members], columns.size)
         making += float(making_cost(np.unique(m), columns.size).sum())
     refuse_work(what, 2.0 * float(cost.sum()) + making, limit)
     works = []
     for members, columns in groups:
         for chosen in cut_blocks(members, rule, size, cost):
-            chosen_rule = simplex_rule(alpha[columns], int(degree[chosen].max()))
-            works.append(Work(chosen, columns, take_block(rows, chosen), chosen_rule))
+            shapes, n = alpha[columns], int(degree[chosen].max())
+            its_logs = simplex_logs(shapes, n) if logs else np.empty((0, 0, 0))
+            its_rule = simplex_rule(shapes, n, logs=logs)
+            works.append(Work(chosen, columns, take_block(rows, chosen), its_rule, its_logs))
     return works
 
 
-def _share_rules(degree: Index, size: Index, alpha: Array) -> Index:
+def _share_rules(degree: Index, size: Index, alpha: Array, logs: bool) -> Index:
     """Raise degrees to that of a larger sample where sharing its rule costs less.
 
     From the largest down: a rule of its own costs a group the logarithms of its features at
     every node; a shared one costs visits to the nodes that it would not need.
     """
-    nodes = nodes_per_stick(alpha, degree)[0].astype(float) ** (alpha.size - 1)
+    nodes = nodes_per_stick(alpha, degree, logs=logs)[0].astype(float) ** (alpha.size - 1)
     shared = degree.copy()
     current_nodes, current_degree = 0.0, 0
     for key in np.unique(nodes)[::-1]:
