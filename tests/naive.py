@@ -10,7 +10,7 @@ import math
 
 import mpmath
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 
 def compositions(v, K):
@@ -137,3 +137,51 @@ def gibbs(V, W, alpha, beta, C, n_sweeps, rng):
                 rho = W[f] * H[:, n] / (W[f] @ H[:, n])
                 C[f, :, n] = rng.multinomial(V[f, n], rho)
     return C, H
+
+
+def posterior_of_components(V, W, alpha, beta):
+    """Every admissible C with its posterior probability, from Eq. 28."""
+    K, N = W.shape[1], V.shape[1]
+    tensors, products = [], []
+    for C in admissible(V, K):
+        product = 1.0
+        for k in range(K):
+            p = [float(w) / (float(W[:, k].sum()) + float(beta[k])) for w in W[:, k]]
+            for n in range(N):
+                c = [int(x) for x in C[:, k, n]]
+                product *= negative_multinomial_pmf(c, float(alpha[k]), p)
+        tensors.append(C)
+        products.append(product)
+    return tensors, np.array(products) / sum(products)
+
+
+def em_step_with_alpha(V, W, alpha, beta, *, shared):
+    """EM-C's iteration for W and α: the maximum of E[log p(C | W, α)], searched for over α.
+
+    The expectation is over every admissible C; for given α the best w_fk is (β_k/α_k) times the
+    mean of c_fkn.
+    """
+    tensors, weights = posterior_of_components(V, W, alpha, beta)
+    K = W.shape[1]
+    mean_c = sum(q * C.mean(axis=2) for q, C in zip(weights, tensors, strict=True))
+
+    def expected(k, a):
+        size = mean_c[:, k].sum()
+        law = stats.nbinom(a, a / (a + size))  # the directions of C do not depend on α
+        return sum(
+            q * law.logpmf(C[:, k].sum(axis=0)).sum() for q, C in zip(weights, tensors, strict=True)
+        )
+
+    def best(ks):
+        if not all(mean_c[:, k].sum() > 0 for k in ks):
+            return alpha[ks[0]]
+        found = optimize.minimize_scalar(
+            lambda x: -sum(expected(k, math.exp(x)) for k in ks),
+            bounds=(math.log(1e-4), math.log(1e4)),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        return math.exp(found.x)
+
+    new = np.full(K, best(range(K))) if shared else np.array([best([k]) for k in range(K)])
+    return beta / new * mean_c, new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,13 @@ class ExactExpectation:
         self._log_factorials = float(self.times @ factorials)
         self._pattern = self._meets = b""
         self._works_kept: list[Work] = []
+
+    def learning(self, learn_alpha: str | None) -> ExactExpectation:
+        """The same data, with α learned in another way."""
+        other = copy(self)
+        other.learn_alpha = learn_alpha
+        other._pattern = other._meets = b""
+        return other
 
     def __call__(self, model: GaP) -> Expectation:
         """The E-step at a model."""

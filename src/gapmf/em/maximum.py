@@ -45,7 +45,7 @@ def fit_maximum(
     step = lower_bound_step(expect) if expect.learn_alpha else em_c_step
     fit = fit_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history)
     problem = _Problem(expect, fit.model, history)
-    u, value, at_the_top = problem.start, np.inf, False
+    u, value, at_the_top = problem.variables(fit.model), np.inf, False
     while not (at_the_top or history.stopped or len(history) >= last - 1):
         result = minimize(
             problem.cost,
@@ -70,11 +70,13 @@ def fit_maximum(
         fit = Fit(best, expect(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
+        if at_the_top and expect.learn_alpha:
+            fit, moved = _to_the_bound(expect, fit)
+            if moved:  # the rest follows
+                u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
         return Fit(history.model, expect(history.model), False)
     if len(history) < last:
-        if expect.learn_alpha:
-            fit = _to_the_bound(expect, fit)
         polished = step(fit.model, fit.expectation)
         after = expect(polished)
         if after.log_likelihood >= fit.expectation.log_likelihood:
@@ -83,22 +85,23 @@ def fit_maximum(
     return fit._replace(converged=at_the_top and not history.stopped)
 
 
-def _to_the_bound(expect: ExactExpectation, fit: Fit) -> Fit:
-    """The fit with α at its upper bound where it grows without end, if that loses nothing.
+def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
+    """The fit with α at its upper bound where it grows without end, if that gains.
 
     On the way to infinity the likelihood flattens like 1/α, and the optimiser stops anywhere.
     """
     model = fit.model
-    growing = (model.alpha > 100.0) & (fit.expectation.slope_by_log_alpha(model) > 0.0)
+    slope = fit.expectation.slope_by_log_alpha(model)
     if expect.learn_alpha == "shared":
-        growing[:] = growing.all()
+        slope = np.full_like(slope, slope.sum())
+    growing = (model.alpha > 100.0) & (model.alpha < LARGEST) & (slope > 0.0)
     if not growing.any():
-        return fit
+        return fit, False
     model = with_alpha(model, np.where(growing, LARGEST, model.alpha))
     after = expect(model)
-    if after.log_likelihood < fit.expectation.log_likelihood:
-        return fit
-    return Fit(model, after, fit.converged)
+    if after.log_likelihood <= fit.expectation.log_likelihood:
+        return fit, False
+    return Fit(model, after, False), True
 
 
 class _Problem:
@@ -115,12 +118,16 @@ class _Problem:
         self._alpha, self._beta = model.alpha, model.beta
         self._seen = np.flatnonzero(expect.mean_counts > 0)
         self._shape = self._seen.size, model.n_components
-        shares = shares_of(model, expect.mean_counts)[self._seen].ravel()
-        n_alpha = {None: 0, "shared": 1, "component": model.n_components}[expect.learn_alpha]
-        self.start = np.concatenate([shares, np.log(model.alpha[:n_alpha])])
+        n_shares, K = self._seen.size * model.n_components, model.n_components
+        self._n_alpha = {None: 0, "shared": 1, "component": K}[expect.learn_alpha]
         limits = float(np.log(SMALLEST)), float(np.log(LARGEST))
-        self.bounds = [(0.0, None)] * shares.size + [limits] * n_alpha
+        self.bounds = [(0.0, None)] * n_shares + [limits] * self._n_alpha
         self._at: tuple[GaP, float] = model, np.nan
+
+    def variables(self, model: GaP) -> Array:
+        """The x that stands for a model."""
+        shares = shares_of(model, self._expect.mean_counts)[self._seen].ravel()
+        return np.concatenate([shares, np.log(model.alpha[: self._n_alpha])])
 
     def _split(self, x: Array) -> tuple[Array, Array]:
         """The shares and α that x stands for."""

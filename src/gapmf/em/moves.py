@@ -19,21 +19,22 @@ _SEED = 0.02  # the share of one feature from which a column is grown
 
 
 def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
-    """Exchange and regrow columns while that helps; the history ends with what is kept.
+    """Exchange, level and regrow columns while it helps; the history ends with what is kept.
 
     max_iter bounds the iterations of all climbs together; those of the whole model are in the
     history, those without a column are not.
     """
     last = len(history) + max_iter
     helped = fit.model.n_components > 1 and expect.n_tokens > 0
-    exchanges = [] if expect.learn_alpha else _exchanges(fit.model)  # α moves along with W
-    moves: list[Move] = [*exchanges, _regrown]
+    moves: list[Move] = [*_exchanges(fit.model), _regrown]
+    if expect.learn_alpha:  # α moves along with W, so there is nothing to exchange
+        moves = [_levelled, _regrown] if expect.learn_alpha == "component" else [_regrown]
     came_by: Move | None = None
     while helped:
         helped = False
         for make in moves:
             if make is came_by and make is not _regrown:
-                continue  # the same exchange again would only lead back
+                continue  # the same again would only lead back
             room = last - len(history) - 1
             if room < 1 or history.stopped or not fit.converged:
                 break
@@ -69,6 +70,20 @@ def _exchanged(expect: ExactExpectation, model: GaP, room: int, *, pair: tuple[i
     shares = np.where(mean[:, None] > 0, shares_of(model, mean), 1.0)
     shares[:, pair] = shares[:, pair[::-1]]
     return GaP(from_shares(shares, mean, model.alpha, model.beta), model.alpha, model.beta)
+
+
+def _levelled(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
+    """The best model with one α for all components that a climb from here finds.
+
+    A column with a small α can be caught explaining a few samples only; where all have the same
+    α none can, and what is best there is a start that the fit must not fall behind.
+    """
+    alpha = np.full_like(model.alpha, np.exp(model.shares @ np.log(model.alpha)))
+    shares = shares_of(model, expect.mean_counts)
+    shares = np.where(expect.mean_counts[:, None] > 0, shares, 1.0)
+    level = GaP(from_shares(shares, expect.mean_counts, alpha, model.beta), alpha, model.beta)
+    together = expect.learning("shared")
+    return fit_maximum(together, level, max_iter=max_iter, history=History()).model
 
 
 def _regrown(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:

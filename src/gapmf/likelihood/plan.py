@@ -21,6 +21,7 @@ Index = NDArray[np.int64]
 # of work of a thread. Nothing that a sample gets depends on its block.
 _BLOCK_ENTRIES = 1 << 14
 _BLOCK_COST = 1e8
+_MAKING = 3e5  # operations to make a small rule and its block
 
 
 def by_columns(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:
@@ -127,16 +128,18 @@ def _share_rules(degree: Index, size: Index, alpha: Array, logs: bool) -> Index:
     """Raise degrees to that of a larger sample where sharing its rule costs less.
 
     From the largest down: a rule of its own costs a group the logarithms of its features at
-    every node; a shared one costs visits to the nodes that it would not need.
+    every node; a shared one costs visits to the nodes that it would not need. With `logs` α is
+    being learned: every E-step has another and makes its rules anew.
     """
     nodes = nodes_per_stick(alpha, degree, logs=logs)[0].astype(float) ** (alpha.size - 1)
+    making = _MAKING if logs else 0.0
     shared = degree.copy()
     current_nodes, current_degree = 0.0, 0
     for key in np.unique(nodes)[::-1]:
         group = np.flatnonzero(nodes == key)
         visit = 0.3 * size[group].sum() + 2.0 * group.size
         logarithms = 12.0 * size[group].max()
-        if current_nodes and current_nodes * visit <= key * (visit + logarithms):
+        if current_nodes and current_nodes * visit <= key * (visit + logarithms) + making:
             shared[group] = current_degree
         else:
             current_nodes, current_degree = key, int(degree[group].max())

@@ -1,0 +1,328 @@
+"""α learned with exact moments: EM-C with the law of L, and the joint maximum over W and α."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import psi
+
+import naive
+from gapmf import GammaPoissonMF, GaP
+from gapmf.counts import check_counts
+from gapmf.datasets import paper_model, paper_synthetic
+from gapmf.dispersion import LARGEST, SMALLEST
+from gapmf.em.certificate import certify
+from gapmf.em.exact_moments import fit_em
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.learned import em_c_alpha_step, lower_bound_step, with_alpha
+from gapmf.em.maximum import fit_maximum
+from gapmf.em.record import History
+from gapmf.em.sizes import expected_sizes
+from gapmf.em.start import random_start
+from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.likelihood.rule import simplex_logs, simplex_rule
+from gapmf.likelihood.sizes import law_of_sizes
+from strategies import problems
+
+MODES = ("component", "shared")
+STEPS = {"law of L": em_c_alpha_step, "lower bound": lower_bound_step}
+
+
+def _load(X, mode="component"):
+    return ExactExpectation(check_counts(X), learn_alpha=mode)
+
+
+def _possible(model, X):
+    return not (X[:, model.W.sum(axis=1) == 0] > 0).any()
+
+
+def _level(model, mode):
+    return (
+        with_alpha(model, np.full_like(model.alpha, model.alpha[0])) if mode == "shared" else model
+    )
+
+
+def _random_model(X, K, seed, alpha=1.0):
+    alpha, rng = np.full(K, alpha), np.random.default_rng(seed)
+    return GaP(random_start(X.mean(axis=0), alpha, np.ones(K), rng), alpha)
+
+
+# The rule and the slope
+
+
+@pytest.mark.parametrize("shapes", [(1.0, 1.0), (0.05, 0.3), (1e-4, 2.5), (0.7, 1e-3), (30.2, 4.0)])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 40, 900])
+def test_logarithms_times_monomials(shapes, n):
+    """E[log u] under Beta(a + i, b + n − i) is known; nodes as they are would be 0.01 to 1 off."""
+    alpha = np.array(shapes)
+    rule, logs = simplex_rule(alpha, n, logs=True), simplex_logs(alpha, n)
+    u, y, log_w = (part[0] for part in rule)
+    for i in np.unique(np.linspace(0, n, 30).astype(int)):
+        exponent = log_w + i * np.log(u) + (n - i) * np.log(y)
+        q = np.exp(exponent - exponent.max())
+        found = logs[:, 0] @ q / q.sum()
+        counts = np.array([i, n - i])
+        expected = psi(alpha + counts) - psi(alpha.sum() + n)
+        assert np.abs((found - expected) * np.minimum(1.0, alpha + counts)).max() < 1e-7
+
+
+@given(problems(max_count=12, max_samples=4, max_components=3))
+@settings(max_examples=40)
+def test_rising_is_that_of_the_law_of_sizes(problem):
+    model, X = problem
+    assume(_possible(model, X))
+    expected = np.zeros(model.n_components)
+    for x in X:
+        L, q = law_of_sizes(x, model)
+        expected += q @ (psi(model.alpha + L) - psi(model.alpha))
+    np.testing.assert_allclose(_load(X)(model).rising, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("scale", "alpha"), [(10.0, 0.05), (10.0, 3.0), (100.0, 0.6)])
+def test_slope_at_hundreds_of_counts(scale, alpha):
+    X, _ = paper_synthetic(scale, 4, random_state=1)
+    model = _random_model(X, 3, 0, alpha)
+    laws = [law_of_sizes(x, model) for x in X]
+    expected = sum(q @ (psi(model.alpha + L) - psi(model.alpha)) for L, q in laws)
+    np.testing.assert_allclose(_load(X)(model).rising, expected, rtol=1e-8)
+
+
+def test_slope_against_40_digits():
+    """Central differences of the literal likelihood, the expected counts held fixed."""
+    X = np.array([[3, 0, 2], [0, 0, 0], [1, 4, 0], [0, 0, 5]])
+    W = np.array([[2.0, 0.3], [1.5, 0.0], [0.1, 0.7]])
+    model = GaP(W, [0.08, 2.3], [1.0, 0.4])
+    slope = _load(X)(model).slope_by_log_alpha(model)
+    h = 1e-5
+    for k in range(2):
+        values = []
+        for sign in (1.0, -1.0):
+            alpha = model.alpha.copy()
+            alpha[k] *= np.exp(sign * h)
+            other = with_alpha(model, alpha)
+            args = other.W, other.alpha, other.beta
+            values.append(sum(naive.log_likelihood_40_digits(x, *args) for x in X))
+        assert slope[k] == pytest.approx((values[0] - values[1]) / (2 * h), rel=1e-7)
+
+
+# EM-C
+
+
+@given(
+    problems(max_count=2, max_samples=3, max_features=2, max_components=3), st.sampled_from(MODES)
+)
+@settings(max_examples=25)
+def test_a_step_is_the_literal_one(problem, mode):
+    model, X = problem
+    assume(_possible(model, X) and X.sum() > 0)
+    model = _level(model, mode)
+    expect = _load(X, mode)
+    new = em_c_alpha_step(expect)(model, expect(model))
+    args = X.T, model.W, model.alpha, model.beta
+    W, alpha = naive.em_step_with_alpha(*args, shared=mode == "shared")
+    bound = (new.alpha == LARGEST) | (new.alpha == SMALLEST)
+    np.testing.assert_allclose(new.alpha[~bound], alpha[~bound], rtol=1e-4)
+    np.testing.assert_allclose(np.log(new.alpha[bound]), np.log(alpha[bound]), atol=1.0)
+    np.testing.assert_allclose(new.W[:, ~bound], W[:, ~bound], rtol=1e-4, atol=1e-12)
+
+
+@given(problems(max_count=12, max_samples=6, max_components=3))
+@settings(max_examples=30)
+def test_expected_sizes_are_the_laws_added_up(problem):
+    model, X = problem
+    assume(_possible(model, X))
+    X = np.concatenate([X, X[:1]])  # equal samples are computed once
+    expected = np.zeros((model.n_components, X.sum(axis=1).max() + 1))
+    for x in X:
+        L, q = law_of_sizes(x, model)
+        for k in range(model.n_components):
+            np.add.at(expected[k], L[:, k], q)
+    sizes = expected_sizes(_load(X), model)
+    np.testing.assert_allclose(sizes, expected, rtol=1e-10, atol=1e-13)
+
+
+@given(
+    problems(max_count=12, max_samples=6, max_components=3),
+    st.sampled_from(MODES),
+    st.sampled_from(list(STEPS)),
+)
+@settings(max_examples=60)
+def test_em_never_loses(problem, mode, kind):
+    model, X = problem
+    assume(_possible(model, X) and X.sum() > 0)
+    model, expect = _level(model, mode), _load(X, mode)
+    step, at = STEPS[kind](expect), expect(model)
+    for _ in range(6):
+        model = step(model, at)
+        before, at = at.log_likelihood, expect(model)
+        assert at.log_likelihood >= before - 1e-11 * abs(before)
+        assert mode == "component" or np.ptp(model.alpha) == 0
+        np.testing.assert_allclose(model.expected_counts(), X.mean(axis=0), rtol=1e-10)
+
+
+def test_one_component_needs_no_polynomial():
+    """L = |v|: EM-C is exact after one iteration, at any count."""
+    X = GaP([[3e4], [1e4]], 0.4).sample(40, random_state=0)
+    expect = _load(X)
+    model = em_c_alpha_step(expect)(GaP([[1.0], [1.0]]), expect(GaP([[1.0], [1.0]])))
+    assert abs(expect(model).slope_by_log_alpha(model)[0]) < 1e-6
+    assert 0.2 < model.alpha[0] < 0.8
+
+
+# The maximum
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_both_algorithms_end_at_the_same_top(mode):
+    X, _ = paper_synthetic(4.0, 50, random_state=5)
+    start, expect = _random_model(X, 2, 0), _load(X, mode)
+    history = History()
+    em = fit_em(expect, start, em_c_alpha_step(expect), max_iter=600, tol=0.0, history=history)
+    top = fit_maximum(expect, em.model, max_iter=300, history=History(), warm_up=0)
+    gain = top.expectation.log_likelihood - em.expectation.log_likelihood
+    assert -1e-9 < gain < 1e-4
+    direct = fit_maximum(expect, start, max_iter=500, history=History())
+    assert direct.converged
+    assert direct.expectation.log_likelihood == pytest.approx(
+        top.expectation.log_likelihood, abs=1e-4
+    )
+    certificate = certify(expect, direct.model)
+    assert certificate.projected_gradient < 1e-4
+    assert certificate.identity < 1e-12
+    for step in STEPS.values():
+        moved = step(expect)(direct.model, direct.expectation)
+        np.testing.assert_allclose(moved.alpha, direct.model.alpha, rtol=1e-4)
+    off = with_alpha(direct.model, direct.model.alpha * 1.3)
+    assert certify(expect, off).projected_gradient > 0.05
+
+
+def test_learning_never_falls_behind_a_common_alpha():
+    """A direct climb ends a nat lower here, in a column that explains a few samples only."""
+    X, _ = paper_synthetic(10.0, random_state=0)
+    values = {
+        learn: GammaPoissonMF(3, learn_alpha=learn, random_state=0).fit(X).log_likelihood_
+        for learn in (False, "shared", "component")
+    }
+    assert values[False] < values["shared"] < values["component"]
+    assert values["component"] == pytest.approx(-994.2097, abs=1e-3)
+
+
+def test_within_sampling_error_of_the_truth():
+    """20 data sets: the mean error of log α within 4.5 standard errors, for either component.
+
+    Refuses a right program once in 1,000 at most (t with 19 degrees of freedom, two tests),
+    beyond the bias of maximum likelihood, which is of the order of 1/N: 0.03 is allowed for.
+    """
+    truth = GaP(paper_model(20.0).W, [0.4, 2.0])
+    errors = []
+    for seed in range(20):
+        X = truth.sample(150, random_state=seed)
+        fit = fit_maximum(_load(X), truth, max_iter=300, history=History(), warm_up=0)
+        assert fit.converged
+        errors.append(np.log(fit.model.alpha / truth.alpha))
+    errors = np.array(errors)
+    standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
+    assert (np.abs(errors.mean(axis=0)) < 4.5 * standard_error + 0.03).all()
+    assert (errors.std(axis=0) < 0.5).all()
+
+
+# The ends of the range
+
+
+@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
+@pytest.mark.parametrize("mode", MODES)
+def test_poisson_counts_send_alpha_to_its_bound(algorithm, mode):
+    X = np.full((20, 2), 3)
+    est = GammaPoissonMF(1, algorithm=algorithm, learn_alpha=mode)
+    with pytest.warns(UserWarning, match=r"bound 10000 in components 0: .*Poisson"):
+        est.fit(X)
+    np.testing.assert_array_equal(est.alpha_, [LARGEST])
+    np.testing.assert_array_equal(est.model_.alpha, est.alpha_)
+    assert est.certificate_.projected_gradient < 1e-3
+    np.testing.assert_allclose(est.model_.expected_counts(), [3.0, 3.0], rtol=1e-12)
+
+
+def test_two_components_of_poisson_counts():
+    """No overdispersion at K = 2 either: the likelihood flattens, and the end is still found."""
+    X = np.random.default_rng(0).poisson([4.0, 2.0, 1.0], (60, 3))
+    X[:, 0] = 4
+    with pytest.warns(UserWarning, match="bound 10000"):
+        est = GammaPoissonMF(2, algorithm="exact", learn_alpha="shared", random_state=0).fit(X)
+    assert (est.alpha_ == LARGEST).all()
+    assert est.converged_
+
+
+@pytest.mark.parametrize("step", STEPS.values())
+def test_a_zero_column_keeps_its_alpha(step):
+    X = GaP([[3.0], [1.0]], 0.5).sample(60, random_state=0)
+    expect = _load(X)
+    model = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
+    at = expect(model)
+    assert at.rising[1] == 0.0
+    assert step(expect)(model, at).alpha[1] == 0.37
+    assert step(expect)(model, at).alpha[0] != 1.0
+
+
+def test_a_vanished_column_keeps_its_alpha_in_a_fit():
+    X = GaP([[3.0], [1.0]]).sample(60, random_state=0)
+    start = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
+    fit = fit_maximum(_load(X), start, max_iter=200, history=History())
+    if fit.model.column_norms[1] == 0.0:
+        assert fit.model.alpha[1] == pytest.approx(0.37)
+    assert np.isfinite(certify(_load(X), fit.model).projected_gradient)
+
+
+@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
+def test_one_sample_and_none_with_counts(algorithm):
+    est = GammaPoissonMF(1, algorithm=algorithm, learn_alpha=True, alpha=0.3)
+    with pytest.warns(UserWarning, match="bound"):
+        est.fit([[3, 1]])
+    assert est.alpha_[0] == LARGEST
+    est.fit(np.zeros((3, 2), dtype=int))
+    assert est.alpha_[0] == 0.3
+    assert est.log_likelihood_ == 0.0
+
+
+# The estimator
+
+
+@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
+def test_the_estimator_learns(algorithm):
+    X, _ = paper_synthetic(2.0, 40, random_state=0)
+    fixed = GammaPoissonMF(2, algorithm=algorithm, random_state=0).fit(X)
+    np.testing.assert_array_equal(fixed.alpha_, [1.0, 1.0])
+    kwargs = {"algorithm": algorithm, "random_state": 0, "tol": 1e-4, "alpha": [0.5, 2.0]}
+    one = GammaPoissonMF(2, learn_alpha=True, **kwargs).fit(X)
+    two = GammaPoissonMF(2, learn_alpha="component", n_jobs=2, **kwargs).fit(X)
+    np.testing.assert_array_equal(one.alpha_, two.alpha_)
+    np.testing.assert_array_equal(one.components_, two.components_)
+    assert one.history_["norms"].shape == (one.n_iter_, 2)
+    shared = GammaPoissonMF(2, learn_alpha="shared", **kwargs).fit(X)
+    assert np.ptp(shared.alpha_) == 0
+    assert fixed.log_likelihood_ - 0.01 < shared.log_likelihood_ < one.log_likelihood_ + 0.01
+
+
+@pytest.mark.parametrize("value", ["yes", None, 1, 0.0, ["component"]])
+def test_other_values_are_refused(value):
+    with pytest.raises(InvalidInputError, match=r"False, True, 'component' .* or 'shared'"):
+        GammaPoissonMF(2, learn_alpha=value).fit([[1, 2]])
+
+
+@pytest.mark.parametrize("algorithm", ["em-ch", "mcem-h", "mcem-ch"])
+def test_algorithms_that_cannot(algorithm):
+    with pytest.raises(InvalidInputError, match=r"cannot learn alpha.*'em-c', 'exact'"):
+        GammaPoissonMF(2, algorithm=algorithm, learn_alpha=True).fit([[1, 2]])
+
+
+def test_a_law_of_sizes_that_takes_too_long_is_refused_first():
+    X = np.full((3, 2), 4000)
+    X[1] += 1
+    seen = []
+    est = GammaPoissonMF(
+        3, algorithm="em-c", learn_alpha=True, callbacks=[seen.append], random_state=0
+    )
+    with pytest.raises(TooCostlyError, match=r"law of L, to learn alpha, at 3 components"):
+        est.fit(X)
+    assert not seen
