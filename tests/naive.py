@@ -173,8 +173,10 @@ def em_step_with_alpha(V, W, alpha, beta, *, shared):
         )
 
     def best(ks):
-        if not all(mean_c[:, k].sum() > 0 for k in ks):
-            return alpha[ks[0]]
+        kept = alpha[ks[0]]
+        ks = [k for k in ks if mean_c[:, k].sum() > 0]
+        if not ks:
+            return kept
         found = optimize.minimize_scalar(
             lambda x: -sum(expected(k, math.exp(x)) for k in ks),
             bounds=(math.log(1e-4), math.log(1e4)),

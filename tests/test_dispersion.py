@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from scipy.special import psi
 
-from gapmf.dispersion import LARGEST, fit_alpha
+from gapmf.dispersion import LARGEST, fit_alpha, lift_alpha
 
 
 def histogram(*columns):
@@ -64,3 +65,43 @@ def test_no_finite_maximum_and_nothing_to_learn():
     np.testing.assert_array_equal(new, [LARGEST, 0.3])
     only_empty = fit_alpha(np.array([[100]]), np.array([0.3]), shared=True)
     np.testing.assert_array_equal(only_empty, [0.3])
+
+
+def test_one_alpha_for_components_that_disagree():
+    """Sizes without any spread next to rare, large ones: two maxima, of which the end is worse."""
+    constant = np.full(100, 1000)
+    rare = np.zeros(100, dtype=int)
+    rare[0] = 100
+    expected = minimum_on_a_grid(constant, rare)
+    assert 0.01 < expected < 1.0
+    new = fit_alpha(histogram(constant, rare), np.ones(2), shared=True)
+    np.testing.assert_allclose(new, expected, rtol=1e-2)
+
+
+def minimum_on_a_grid(*columns):
+    grid = np.geomspace(1e-4, 1e4, 4001)
+    values = [sum(log_likelihood(alpha, column) for column in columns) for alpha in grid]
+    return grid[int(np.argmax(values))]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_lifting_climbs_to_the_same_alpha(shared):
+    """Each step gains, none is needed at the top, and components without counts are left alone."""
+    rng = np.random.default_rng(1)
+    columns = [rng.negative_binomial(a, a / (a + 6), 300) for a in (0.3, 2.0)]
+    columns.append(np.zeros(300, dtype=int))
+    means = np.array([column.mean() for column in columns])
+    alpha = np.full(3, 5.0)
+    value = -np.inf
+    for _ in range(400):
+        rising = np.array(
+            [(psi(a + x) - psi(a)).mean() for a, x in zip(alpha, columns, strict=True)]
+        )
+        now = sum(log_likelihood(a, x) for a, x in zip(alpha[:2], columns[:2], strict=True))
+        assert now >= value - 1e-9
+        value = now
+        alpha = lift_alpha(rising, means, alpha, shared=shared)
+    np.testing.assert_allclose(
+        alpha, fit_alpha(histogram(*columns), np.full(3, 5.0), shared=shared), rtol=1e-4
+    )
+    assert shared == (alpha[2] != 5.0)

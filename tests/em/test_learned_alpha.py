@@ -18,9 +18,10 @@ from gapmf.em.exact_moments import fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.learned import em_c_alpha_step, lower_bound_step, with_alpha
 from gapmf.em.maximum import fit_maximum
+from gapmf.em.moves import _levelled, improve
 from gapmf.em.record import History
 from gapmf.em.sizes import expected_sizes
-from gapmf.em.start import random_start
+from gapmf.em.start import perturbed_mean_start, random_start
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.likelihood.rule import simplex_logs, simplex_rule
 from gapmf.likelihood.sizes import law_of_sizes
@@ -113,7 +114,7 @@ def test_slope_against_40_digits():
 @given(
     problems(max_count=2, max_samples=3, max_features=2, max_components=3), st.sampled_from(MODES)
 )
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_a_step_is_the_literal_one(problem, mode):
     model, X = problem
     assume(_possible(model, X) and X.sum() > 0)
@@ -176,10 +177,10 @@ def test_one_component_needs_no_polynomial():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_both_algorithms_end_at_the_same_top(mode):
-    X, _ = paper_synthetic(4.0, 50, random_state=5)
+    X, _ = paper_synthetic(2.0, 40, random_state=5)
     start, expect = _random_model(X, 2, 0), _load(X, mode)
     history = History()
-    em = fit_em(expect, start, em_c_alpha_step(expect), max_iter=600, tol=0.0, history=history)
+    em = fit_em(expect, start, em_c_alpha_step(expect), max_iter=400, tol=0.0, history=history)
     top = fit_maximum(expect, em.model, max_iter=300, history=History(), warm_up=0)
     gain = top.expectation.log_likelihood - em.expectation.log_likelihood
     assert -1e-9 < gain < 1e-4
@@ -198,33 +199,40 @@ def test_both_algorithms_end_at_the_same_top(mode):
     assert certify(expect, off).projected_gradient > 0.05
 
 
-def test_learning_never_falls_behind_a_common_alpha():
-    """A direct climb ends a nat lower here, in a column that explains a few samples only."""
-    X, _ = paper_synthetic(10.0, random_state=0)
-    values = {
-        learn: GammaPoissonMF(3, learn_alpha=learn, random_state=0).fit(X).log_likelihood_
-        for learn in (False, "shared", "component")
-    }
-    assert values[False] < values["shared"] < values["component"]
-    assert values["component"] == pytest.approx(-994.2097, abs=1e-3)
+def test_levelling_leaves_a_column_that_explains_a_few_samples():
+    """A direct climb ends 2.5 nats lower here, and lower than with one α for all."""
+    X, _ = paper_synthetic(1.0, random_state=3)
+    expect, rng = _load(X), np.random.default_rng(3)
+    W = perturbed_mean_start(expect.mean_counts, np.ones(2), np.ones(2), rng)
+    caught = fit_maximum(expect, GaP(W), max_iter=500, history=History())
+    together = fit_maximum(expect.learning("shared"), GaP(W), max_iter=500, history=History())
+    assert caught.expectation.log_likelihood < together.expectation.log_likelihood - 1.0
+    start = _levelled(expect, caught.model, 500)
+    assert np.ptp(start.alpha) == 0
+    fit = fit_maximum(expect, start, max_iter=500, history=History(), warm_up=0)
+    assert fit.expectation.log_likelihood == pytest.approx(-386.4407, abs=1e-3)
+    history = History()
+    better = improve(expect, caught, max_iter=500, history=history)
+    assert better.expectation.log_likelihood > together.expectation.log_likelihood
+    assert history.model is better.model
 
 
 def test_within_sampling_error_of_the_truth():
-    """20 data sets: the mean error of log α within 4.5 standard errors, for either component.
+    """12 data sets: the mean error of log α within 5 standard errors, for either component.
 
-    Refuses a right program once in 1,000 at most (t with 19 degrees of freedom, two tests),
+    Refuses a right program once in 1,000 at most (t with 11 degrees of freedom, two tests),
     beyond the bias of maximum likelihood, which is of the order of 1/N: 0.03 is allowed for.
     """
     truth = GaP(paper_model(20.0).W, [0.4, 2.0])
     errors = []
-    for seed in range(20):
-        X = truth.sample(150, random_state=seed)
+    for seed in range(12):
+        X = truth.sample(120, random_state=seed)
         fit = fit_maximum(_load(X), truth, max_iter=300, history=History(), warm_up=0)
         assert fit.converged
         errors.append(np.log(fit.model.alpha / truth.alpha))
     errors = np.array(errors)
     standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
-    assert (np.abs(errors.mean(axis=0)) < 4.5 * standard_error + 0.03).all()
+    assert (np.abs(errors.mean(axis=0)) < 5.0 * standard_error + 0.03).all()
     assert (errors.std(axis=0) < 0.5).all()
 
 
@@ -290,7 +298,7 @@ def test_one_sample_and_none_with_counts(algorithm):
 
 @pytest.mark.parametrize("algorithm", ["em-c", "exact"])
 def test_the_estimator_learns(algorithm):
-    X, _ = paper_synthetic(2.0, 40, random_state=0)
+    X, _ = paper_synthetic(1.0, 25, random_state=0)
     fixed = GammaPoissonMF(2, algorithm=algorithm, random_state=0).fit(X)
     np.testing.assert_array_equal(fixed.alpha_, [1.0, 1.0])
     kwargs = {"algorithm": algorithm, "random_state": 0, "tol": 1e-4, "alpha": [0.5, 2.0]}
