@@ -68,17 +68,17 @@ def test_no_finite_maximum_and_nothing_to_learn():
 
 
 def test_one_alpha_for_components_that_disagree():
-    """Sizes without any spread next to rare, large ones: two maxima, of which the end is worse."""
-    constant = np.full(100, 1000)
-    rare = np.zeros(100, dtype=int)
-    rare[0] = 100
-    expected = minimum_on_a_grid(constant, rare)
-    assert 0.01 < expected < 1.0
-    new = fit_alpha(histogram(constant, rare), np.ones(2), shared=True)
+    """Sizes without any spread next to scattered ones: two maxima, of which the end is worse."""
+    constant, scattered = np.full(10, 5000), np.repeat([0, 100], 5)
+    values = [log_likelihood(a, constant) + log_likelihood(a, scattered) for a in (1.0, 9e3, 1e4)]
+    assert values[0] > values[2] > values[1]
+    expected = best_on_a_grid(constant, scattered)
+    assert 0.01 < expected < 10.0
+    new = fit_alpha(histogram(constant, scattered), np.ones(2), shared=True)
     np.testing.assert_allclose(new, expected, rtol=1e-2)
 
 
-def minimum_on_a_grid(*columns):
+def best_on_a_grid(*columns):
     grid = np.geomspace(1e-4, 1e4, 4001)
     values = [sum(log_likelihood(alpha, column) for column in columns) for alpha in grid]
     return grid[int(np.argmax(values))]

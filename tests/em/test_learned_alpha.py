@@ -14,10 +14,10 @@ from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import fit_em
+from gapmf.em.exact_moments import Fit, fit_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.learned import em_c_alpha_step, lower_bound_step, with_alpha
-from gapmf.em.maximum import fit_maximum
+from gapmf.em.maximum import _to_the_bound, fit_maximum
 from gapmf.em.moves import _levelled, improve
 from gapmf.em.record import History
 from gapmf.em.sizes import expected_sizes
@@ -260,6 +260,29 @@ def test_two_components_of_poisson_counts():
         est = GammaPoissonMF(2, algorithm="exact", learn_alpha="shared", random_state=0).fit(X)
     assert (est.alpha_ == LARGEST).all()
     assert est.converged_
+
+
+def test_alpha_that_grows_without_end_is_put_at_its_bound():
+    """Where it stopped on the way is an accident; where it has a maximum it stays."""
+    for X, ends in ((np.full((20, 2), 3), True), (np.array([[0, 1], [9, 3], [1, 1]]), False)):
+        expect = _load(X)
+        model = GaP(X.mean(axis=0)[:, None] / 3e3, 3e3)
+        fit, moved = _to_the_bound(expect, Fit(model, expect(model), True))
+        assert moved == ends
+        assert fit.model.alpha[0] == (LARGEST if ends else 3e3)
+        np.testing.assert_allclose(fit.model.expected_counts(), X.mean(axis=0), rtol=1e-12)
+
+
+def test_the_certificate_sees_alpha():
+    """With one component W is best at any α, so all that is left is the slope by log α."""
+    X = GaP([[3.0], [1.0]], 0.5).sample(60, random_state=0)
+    expect = _load(X)
+    for alpha in (0.2, 2.0):
+        model = GaP(X.mean(axis=0)[:, None] / alpha, alpha)
+        slope = expect(model).slope_by_log_alpha(model)[0]
+        assert abs(slope) > 1.0
+        assert certify(expect, model).projected_gradient == pytest.approx(abs(slope))
+        assert certify(expect.learning(None), model).projected_gradient < 1e-9
 
 
 @pytest.mark.parametrize("step", STEPS.values())
