@@ -114,11 +114,11 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self,
         n_components: int = 10,
         *,
-        algorithm: str = "exact",
+        algorithm: str = "mcem-c",
         alpha: ArrayLike = 1.0,
         beta: ArrayLike = 1.0,
         learn_alpha: bool | str = False,
-        schedule: str = "paper",
+        schedule: str = "adaptive",
         n_draws: int | None = None,
         n_burn_in: int | None = None,
         max_iter: int | None = None,
@@ -171,18 +171,23 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         history = History(settings.callbacks)
         seed = int(rng.integers(2**64, dtype=np.uint64))
         engine = LocalEngine(self.n_jobs).load(counts, seed)
-        model = monte_carlo.first_model(engine, settings, rng)
-        algorithm = settings.algorithm
-        sweeps = monte_carlo.paper_sweeps(algorithm, settings.n_draws, settings.n_burn_in)
         try:
-            model = monte_carlo.fit_paper(
-                engine, model, algorithm, sweeps, max_iter=settings.max_iter, history=history
-            )
+            outcome = monte_carlo.fit(engine, settings, rng, history)
         except KeyboardInterrupt:
             if history.model is not None:
                 self._keep(history.model, history, settings, converged=False)
             raise
-        self._keep(model, history, settings, converged=False)
+        self._keep(outcome.model, history, settings, converged=outcome.converged)
+        if settings.schedule != "paper" and not outcome.converged and not history.stopped:
+            self._warn_of_max_iter("raise max_iter or tol")
+        if outcome.alike:
+            warnings.warn(
+                "the fit did not leave its symmetric starting point, nor did it from random ones: "
+                "all components are the same but for noise, so that one may be enough",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._say_where_alpha_ended(settings)
 
     def _integrate(
         self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator
@@ -200,16 +205,9 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_ = fit.expectation.log_likelihood
         self.certificate_: Certificate = certify(expect, fit.model, fit.expectation)
         if not fit.converged and not found.history.stopped:
-            advice = "raise max_iter" if self.algorithm == "exact" else "raise max_iter or tol"
-            warnings.warn(
-                f"{self.algorithm} stopped after {self.n_iter_} iterations before it converged: "
-                + advice,
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        ended = say_where_alpha_ended(fit.model) if settings.learn_alpha else None
-        if ended:
-            warnings.warn(ended, UserWarning, stacklevel=3)
+            exact = self.algorithm == "exact"
+            self._warn_of_max_iter("raise max_iter" if exact else "raise max_iter or tol")
+        self._say_where_alpha_ended(settings)
         if found.stuck:
             warnings.warn(
                 "the fit did not leave its symmetric starting point: all components are the same "
@@ -217,6 +215,20 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _warn_of_max_iter(self, advice: str) -> None:
+        warnings.warn(
+            f"{self.algorithm} stopped after {self.n_iter_} iterations before it converged: "
+            + advice,
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _say_where_alpha_ended(self, settings: Settings) -> None:
+        """Warn of a learned α at its bound."""
+        ended = say_where_alpha_ended(self.model_) if settings.learn_alpha else None
+        if ended:
+            warnings.warn(ended, UserWarning, stacklevel=4)
 
     def _keep(self, model: GaP, history: History, settings: Settings, *, converged: bool) -> None:
         """Set what every algorithm leaves, and drop what an earlier fit left."""

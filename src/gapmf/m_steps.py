@@ -47,6 +47,21 @@ class Statistics:
             _add_given(self.sizes, other.sizes),
         )
 
+    def moved_to(self, other: Statistics, step: float) -> Statistics:
+        """(1 − step) times these and `step` times the others, as averages over draws."""
+        here, there = (1.0 - step) / self.n_draws, step / other.n_draws
+
+        def mix(a: Any, b: Any) -> Any:
+            return None if a is None or b is None else here * a + there * b
+
+        return Statistics(
+            mix(self.c_sum, other.c_sum),
+            mix(self.h_sum, other.h_sum),
+            1.0,
+            mix(self.ratio_sum, other.ratio_sum),
+            mix(self.sizes, other.sizes),
+        )
+
 
 Given = TypeVar("Given", bound=np.generic)
 

@@ -25,13 +25,13 @@ from gapmf.validation import (
 MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
 EXACT_MOMENTS = ("em-c", "em-ch", "exact")
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS)
-LEARNS_ALPHA = ("em-c", "exact")
+LEARNS_ALPHA = ("mcem-c", "em-c", "exact")
 WAYS_TO_LEARN = ("component", "shared")
-SCHEDULES = ("paper",)
+SCHEDULES = ("adaptive", "paper", "saem")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"paper": 500, "exact moments": 1000}
+MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
 
 Array = NDArray[np.float64]
 
@@ -84,8 +84,8 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         beta=check_positive(given["beta"], K, "beta"),
         learn_alpha=learn_alpha,
         schedule=schedule,
-        n_draws=_check_sweeps(given, "n_draws", monte_carlo, least=1),
-        n_burn_in=_check_sweeps(given, "n_burn_in", monte_carlo, least=0),
+        n_draws=_check_sweeps(given, "n_draws", least=1),
+        n_burn_in=_check_sweeps(given, "n_burn_in", least=0),
         max_iter=check_whole(max_iter, "max_iter"),
         tol=check_number(given["tol"], "tol", least=0.0),
         init=_check_init(given["init"], K, counts, n_init),
@@ -126,14 +126,19 @@ def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:
     return alpha
 
 
-def _check_sweeps(given: dict[str, Any], name: str, monte_carlo: bool, least: int) -> int:
-    """n_draws or n_burn_in, which only Monte Carlo has."""
+def _check_sweeps(given: dict[str, Any], name: str, least: int) -> int:
+    """n_draws or n_burn_in, which only the paper's schedule has."""
     value = given[name]
     if value is None:
         return PAPER_SWEEPS
-    if not monte_carlo:
+    if given["algorithm"] not in MONTE_CARLO:
         raise InvalidInputError(
             f"{name} is for Monte Carlo only: leave it out with algorithm={given['algorithm']!r}"
+        )
+    if given["schedule"] != "paper":
+        raise InvalidInputError(
+            f"{name} is for schedule='paper' only, but the schedule is {given['schedule']!r}, "
+            f"which chooses its sweeps itself: leave {name} out"
         )
     return check_whole(value, name, least=least)
 

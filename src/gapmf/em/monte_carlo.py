@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.dispersion import fit_alpha
 from gapmf.em import start
 from gapmf.em.record import History
+from gapmf.em.schedules import Adaptive, MStep, Outcome, Pace, Rule, Saem, Walk
 from gapmf.engines.base import Engine, Sweeps
 from gapmf.m_steps import Statistics, update_c, update_ch
 from gapmf.model import GaP
@@ -16,53 +16,98 @@ from gapmf.settings import Settings
 
 Array = NDArray[np.float64]
 
-
-def _step_c(s: Statistics, model: GaP) -> Array:
-    return update_c(s, model.alpha, model.beta)
-
-
-def _step_ch(s: Statistics, model: GaP) -> Array:
-    return update_ch(s)
+# An estimate is uncertain by about half a nat a parameter: a tenth of that is little.
+NATS_A_PARAMETER = 5e3  # times tol
 
 
-def _step_h(s: Statistics, model: GaP) -> Array:
-    """A step of MCEM-H from E[C | h], accumulated: w̃ Σ h v / [W̃h] = Σ c, so it is MCEM-CH's."""
-    return update_ch(s)
+def _step_c(s: Statistics, model: GaP) -> GaP:
+    return GaP(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
 
 
-STEPS: dict[str, Callable[[Statistics, GaP], Array]] = {
-    "mcem-c": _step_c,
-    "mcem-ch": _step_ch,
-    "mcem-h": _step_h,
-}
+def _step_ch(s: Statistics, model: GaP) -> GaP:
+    """A step of MCEM-CH; of MCEM-H too if s holds E[C | h]: w̃ Σ h v / [W̃h] = Σ c."""
+    return GaP(update_ch(s), model.alpha, model.beta)
+
+
+def m_step(settings: Settings) -> MStep:
+    """From the statistics of an E-step to the next model."""
+    if settings.algorithm != "mcem-c":
+        return _step_ch
+    if settings.learn_alpha is None:
+        return _step_c
+    shared = settings.learn_alpha == "shared"
+
+    def learn(s: Statistics, model: GaP) -> GaP:
+        assert s.sizes is not None
+        alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
+        return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
+
+    return learn
+
+
+def fit(
+    engine: Engine, settings: Settings, rng: np.random.Generator, history: History
+) -> Outcome:
+    """Fit by the schedule of the settings."""
+    model = first_model(engine, settings, rng)
+    if settings.schedule == "paper":
+        return Outcome(_fit_paper(engine, model, settings, history), False, False)
+    n_features = int((engine.totals > 0).sum())
+    n_parameters = settings.alpha.size * (n_features + (settings.learn_alpha is not None))
+    walk = Walk(
+        engine,
+        _pace(engine, settings),
+        Rule(
+            a_sweep=settings.tol * float(engine.totals.sum()),
+            in_all=settings.tol * NATS_A_PARAMETER * n_parameters,
+        ),
+        sizes=settings.learn_alpha is not None,
+        restart=lambda: _start("random", engine, settings, rng),
+        max_iter=settings.max_iter,
+        history=history,
+    )
+    return walk(model)
+
+
+def _pace(engine: Engine, settings: Settings) -> Pace:
+    if settings.schedule == "saem":
+        return Saem(m_step(settings))
+    keeps_means = settings.algorithm == "mcem-c"
+    mean_counts = engine.totals / engine.n_samples if keeps_means else None
+    return Adaptive(m_step(settings), mean_counts, settings.alpha.size)
 
 
 def first_model(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
     """Where the chains start: the paper's point as it is, since Monte Carlo noise leaves it."""
     if not isinstance(settings.init, str):
         return GaP(settings.init, settings.alpha, settings.beta)
+    return _start(settings.init, engine, settings, rng)
+
+
+def _start(kind: str, engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
     mean_counts = engine.totals / engine.n_samples
-    if settings.init == "mean":
+    if kind == "mean":
         W = start.mean_start(mean_counts, settings.alpha, settings.beta)
     else:
         W = start.random_start(mean_counts, settings.alpha, settings.beta, rng)
     return GaP(W, settings.alpha, settings.beta)
 
 
-def paper_sweeps(algorithm: str, n_draws: int, n_burn_in: int) -> Sweeps:
-    """The paper's E-step. MCEM-H needs H alone, so its C is an expectation by definition."""
-    return Sweeps(n_draws, n_burn_in, expectations=algorithm == "mcem-h")
+def _fit_paper(engine: Engine, model: GaP, settings: Settings, history: History) -> GaP:
+    """The paper's protocol: so many iterations, each from the last draw of the one before.
 
-
-def fit_paper(
-    engine: Engine, model: GaP, algorithm: str, sweeps: Sweeps, *, max_iter: int, history: History
-) -> GaP:
-    """The paper's protocol: so many iterations, each from the last draw of the one before."""
-    step = STEPS[algorithm]
+    MCEM-H needs H alone, so its C is an expectation by definition.
+    """
+    sweeps = Sweeps(
+        settings.n_draws,
+        settings.n_burn_in,
+        expectations=settings.algorithm == "mcem-h",
+        sizes=settings.learn_alpha is not None,
+    )
+    step = m_step(settings)
     n_sweeps = 0
-    for _ in range(max_iter):
-        statistics = engine.advance(model, sweeps)
-        model = GaP(step(statistics, model), model.alpha, model.beta)
+    for _ in range(settings.max_iter):
+        model = step(engine.advance(model, sweeps), model)
         n_sweeps += sweeps.n_burn_in + sweeps.n_draws
         if history.add(model, n_sweeps=n_sweeps):
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
@@ -43,3 +44,20 @@ def random_start(mean_counts: Array, alpha: Array, beta: Array, rng: np.random.G
     """Each feature's mean count shared out uniformly at random among the components."""
     u = rng.standard_exponential((mean_counts.size, alpha.size))
     return from_shares(u, mean_counts, alpha, beta)
+
+
+def are_alike(s: Statistics, n_samples: int) -> bool:
+    """Whether all components have the same direction, but for the noise of one sweep.
+
+    Σ c_fk log(c_fk c.. / c_f. c_.k) is what K directions explain better than one. If allocations
+    were independent of features it would be half a χ² with (F−1)(K−1) degrees of freedom, and
+    less for averages over draws.
+    """
+    c = s.c_sum[s.c_sum.sum(axis=1) > 0] * (n_samples / s.n_draws)
+    c = c[:, c.sum(axis=0) > 0]
+    degrees = (c.shape[0] - 1) * (c.shape[1] - 1)
+    if degrees <= 0:
+        return False
+    expected = c.sum(axis=1, keepdims=True) * c.sum(axis=0) / c.sum()
+    ratio = np.divide(c, expected, out=np.ones_like(c), where=c > 0)
+    return float(np.vdot(c, np.log(ratio))) <= degrees

@@ -1,0 +1,72 @@
+"""What a step from one model to another gained in log-likelihood, from draws at both ends.
+
+log p(V | b) − log p(V | a) is at least E[log p(C | b) − log p(C | a)] with C drawn given V at a,
+and at most the same with C drawn at b: Jensen's inequality, twice. Their mean is the trapezoidal
+rule along the way from a to b, right to third order in its length. log p(C | W, α) is linear in
+the statistics of an E-step, so two E-steps tell the gain.
+
+The two bounds also tell the noise. To second order they are d'I d apart, where d is the way from a
+to b in parameters and I the information on them that C has beyond V. The statistics of one sweep
+vary, from sweep to sweep, with covariance I as well: so does what they say about a step d, with
+variance d'I d. Sweeps follow one another in a chain; two of them count as one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from gapmf.m_steps import Statistics
+from gapmf.model import GaP
+
+Array = NDArray[np.float64]
+
+SWEEPS_A_DRAW = 2.0  # of the chains, as independent draws go
+
+
+class Point(NamedTuple):
+    """A model and the statistics of an E-step there."""
+
+    model: GaP
+    statistics: Statistics
+    n_draws: int
+
+
+class Gain(NamedTuple):
+    """Of log p(V | b) − log p(V | a) over all samples, in nats: an estimate and its error."""
+
+    estimate: float
+    error: float
+
+
+def gain(a: Point, b: Point) -> Gain:
+    """What the step from a to b gained."""
+    n = a.statistics.n_draws / a.n_draws
+    lower, upper = (n * _expected(s.statistics, a.model, b.model) for s in (a, b))
+    variance = SWEEPS_A_DRAW * (upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
+    return Gain(0.5 * (lower + upper), math.sqrt(max(variance, 0.0)))
+
+
+def _expected(s: Statistics, a: GaP, b: GaP) -> float:
+    """The mean of log p(C | b) − log p(C | a) over the draws of s, in nats a sample."""
+    met = s.c_sum > 0
+    ratio = np.ones_like(s.c_sum)
+    np.divide(b.event_probabilities, a.event_probabilities, out=ratio, where=met)
+    value = float(np.vdot(s.c_sum, np.log(ratio, out=ratio))) / s.n_draws
+    for sign, m in ((1.0, b), (-1.0, a)):
+        value -= sign * float(m.alpha @ np.log1p(m.column_norms / m.beta))
+    if not np.array_equal(a.alpha, b.alpha):
+        assert s.sizes is not None
+        rise = _log_rising(b, s.sizes.shape[1]) - _log_rising(a, s.sizes.shape[1])
+        value += float(np.vdot(s.sizes, rise)) / s.n_draws
+    return value
+
+
+def _log_rising(model: GaP, n: int) -> Array:
+    """log Γ(α_k + l)/Γ(α_k) for l = 0 … n − 1, (K, n)."""
+    alpha = model.alpha[:, None]
+    return np.asarray(gammaln(alpha + np.arange(n)) - gammaln(alpha))

@@ -1,0 +1,251 @@
+"""Schedules of Monte Carlo EM that watch what they gain: "adaptive" and "saem".
+
+Both go in windows of iterations. At the end of a window an E-step tells what was gained since the
+end of the window before, and how surely. No decision reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.em.gain import Gain, Point, gain
+from gapmf.em.momentum import Momentum
+from gapmf.em.record import History
+from gapmf.em.start import are_alike
+from gapmf.engines.base import Engine, Sweeps
+from gapmf.m_steps import Statistics
+from gapmf.model import GaP
+
+Array = NDArray[np.float64]
+MStep = Callable[[Statistics, GaP], GaP]
+
+ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
+RESTARTS = 2  # at a random point, when all components stay alike
+DAMPING = 0.75  # "saem": the j-th step of the average has size j^-0.75
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to stop: what a window may gain at most, in nats.
+
+    `a_sweep` times the window's sweeps, and not more than `in_all` however many they are.
+    """
+
+    a_sweep: float
+    in_all: float
+
+    def met(self, gained: Gain, n_sweeps: int) -> bool:
+        """Whether so little was gained, surely."""
+        most = abs(gained.estimate) + ERRORS * gained.error
+        return most <= min(self.a_sweep * n_sweeps, self.in_all)
+
+
+class Turn(Enum):
+    """How to go on after a window."""
+
+    ON = auto()
+    """From its last model."""
+    FROM_REST = auto()
+    """From its resting point."""
+    STOP = auto()
+
+
+class Pace(Protocol):
+    """How a schedule walks."""
+
+    n_iter: int
+    """Iterations of a window."""
+    n_draws: int
+    """Sweeps of an iteration."""
+
+    def begin(self) -> None:
+        """Start at a new point."""
+
+    def step(self, model: GaP, statistics: Statistics) -> GaP:
+        """The next model, from an E-step at this one."""
+
+    def resting_point(self, model: GaP, total: Statistics) -> GaP:
+        """What a window has come to: its last model, or what all its statistics say."""
+
+    def turn(self, gained: Gain, little: bool) -> Turn:
+        """What to do after a window that gained so much."""
+
+
+class Adaptive:
+    """One sweep an iteration, with momentum, for as long as distance limits the progress.
+
+    When what a window gained cannot be told from nothing, noise limits it: the sweeps of an
+    iteration are doubled. At first no entry of W falls below a small share of its feature, so
+    that it may still return; when the rule has been met, it has to be met again without.
+    """
+
+    def __init__(self, m_step: MStep, mean_counts: Array | None, n_components: int) -> None:
+        self._m_step = m_step
+        self._momentum = Momentum(mean_counts)
+        self._floor = 0.01 / n_components
+        self.begin()
+
+    def begin(self) -> None:
+        """Start at a new point."""
+        self._momentum.rest()
+        self._momentum.floor = self._floor
+        self._draw(1)
+
+    def _draw(self, n_draws: int) -> None:
+        self.n_draws = n_draws
+        self.n_iter = 20 if n_draws == 1 else 40
+        # The less noise there is, the less of it a longer memory adds up.
+        self._momentum.friction = 0.25 if n_draws < 8 else 0.1
+
+    def step(self, model: GaP, statistics: Statistics) -> GaP:
+        """The next model, from an E-step at this one."""
+        return self._momentum.step(model, self._m_step(statistics, model))
+
+    def resting_point(self, model: GaP, total: Statistics) -> GaP:
+        """What all statistics of the window say: their noise has averaged out."""
+        return self._m_step(total, model)
+
+    def turn(self, gained: Gain, little: bool) -> Turn:
+        """What to do after a window that gained so much."""
+        if little:
+            if not self._momentum.floor:
+                return Turn.STOP
+            self._momentum.floor = 0.0
+            return Turn.FROM_REST
+        if abs(gained.estimate) <= ERRORS * gained.error:
+            self._draw(2 * self.n_draws)
+            return Turn.FROM_REST
+        return Turn.ON
+
+
+class Saem:
+    """Stochastic approximation EM: one sweep an iteration, and statistics that are averaged.
+
+    s̄ ← s̄ + γ_j (s − s̄). γ = 1, so there is no memory, until the gain of a window is little or
+    cannot be told from nothing; from there γ_j = j^-0.75, whose sum diverges while the sum of
+    its squares does not: the conditions under which SAEM converges.
+    """
+
+    n_iter, n_draws = 20, 1
+
+    def __init__(self, m_step: MStep) -> None:
+        self._m_step = m_step
+        self.begin()
+
+    def begin(self) -> None:
+        """Start at a new point."""
+        self._mean: Statistics | None = None
+        self._j = 0
+
+    def step(self, model: GaP, statistics: Statistics) -> GaP:
+        """The next model, from an E-step at this one."""
+        if self._j:
+            assert self._mean is not None
+            self._mean = self._mean.moved_to(statistics, self._j**-DAMPING)
+            self._j += 1
+        else:
+            self._mean = statistics
+        return self._m_step(self._mean, model)
+
+    def resting_point(self, model: GaP, total: Statistics) -> GaP:
+        """The last model of the window."""
+        return model
+
+    def turn(self, gained: Gain, little: bool) -> Turn:
+        """What to do after a window that gained so much."""
+        if self._j and little:
+            return Turn.STOP
+        if little or abs(gained.estimate) <= ERRORS * gained.error:
+            self._j = max(self._j, 1)
+        return Turn.ON
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a schedule came to; `alike` if all components stayed the same."""
+
+    model: GaP
+    converged: bool
+    alike: bool
+
+
+class Walk:
+    """A fit by one of the paces.
+
+    Parameters
+    ----------
+    engine, pace, rule
+    sizes : bool
+        Whether M-steps need the histogram of L.
+    restart : callable
+        Makes a model to start from when all components have stayed alike.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        pace: Pace,
+        rule: Rule,
+        *,
+        sizes: bool,
+        restart: Callable[[], GaP],
+        max_iter: int,
+        history: History,
+    ) -> None:
+        self._engine, self._pace, self._rule = engine, pace, rule
+        self._sizes, self._restart = sizes, restart
+        self._max_iter, self._history = max_iter, history
+        self._n_sweeps = 0
+
+    def __call__(self, model: GaP) -> Outcome:
+        """Go from `model` until the rule is met, or there are no iterations left."""
+        history, pace = self._history, self._pace
+        restarts = 0
+        before: Point | None = None
+        while len(history) < self._max_iter:
+            n_sweeps = self._n_sweeps
+            model, total = self._window(model)
+            if history.stopped:
+                break
+            here = self._look(pace.resting_point(model, total))
+            if before is not None:
+                gained = gain(before, here)
+                turn = pace.turn(gained, self._rule.met(gained, self._n_sweeps - n_sweeps))
+                if turn is Turn.STOP:
+                    alike = are_alike(here.statistics, self._engine.n_samples)
+                    if not alike or restarts == RESTARTS:
+                        return Outcome(here.model, True, alike)
+                    restarts += 1
+                    pace.begin()
+                    model, before = self._restart(), None
+                    continue
+                if turn is Turn.FROM_REST:
+                    model = here.model
+            before = here
+        return Outcome(model, False, False)
+
+    def _draw(self, model: GaP) -> Statistics:
+        n_draws = self._pace.n_draws
+        self._n_sweeps += n_draws
+        return self._engine.advance(model, Sweeps(n_draws, expectations=True, sizes=self._sizes))
+
+    def _look(self, model: GaP) -> Point:
+        return Point(model, self._draw(model), self._pace.n_draws)
+
+    def _window(self, model: GaP) -> tuple[GaP, Statistics]:
+        """A window of iterations: the model after it, and all its statistics together."""
+        total: Statistics | None = None
+        for _ in range(min(self._pace.n_iter, self._max_iter - len(self._history))):
+            statistics = self._draw(model)
+            total = statistics if total is None else total + statistics
+            model = self._pace.step(model, statistics)
+            if self._history.add(model, n_sweeps=self._n_sweeps):
+                break
+        assert total is not None
+        return model, total
