@@ -23,6 +23,7 @@ from gapmf.validation import check_whole
 
 EXACT_METHODS = ("enumerate", "polynomial", "quadrature")
 MAX_COST = 1e12  # operations a call, over its distinct samples: a quarter of an hour or so
+AUTO_COST = 1e8  # operations a sample up to which "auto" is exact: a tenth of a second or so
 MAX_MEMORY = 2**31  # bytes a thread
 
 Array = NDArray[np.float64]

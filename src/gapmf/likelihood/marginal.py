@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
 from gapmf.distributions import log_one_plus
-from gapmf.likelihood import exact
+from gapmf.likelihood import exact, smc
 from gapmf.likelihood.cost import (
+    AUTO_COST,
     EXACT_METHODS,
     MAX_COST,
     Costs,
@@ -24,7 +25,7 @@ from gapmf.likelihood.rule import rule_key
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows, take_block
-from gapmf.validation import check_number, check_option
+from gapmf.validation import check_number, check_option, check_random_state
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -35,7 +36,9 @@ def log_marginal_likelihood(
     model: GaP,
     method: str = "auto",
     *,
+    random_state: Any = None,
     n_jobs: int | None = None,
+    n_particles: int = smc.N_PARTICLES,
     max_cost: float = MAX_COST,
 ) -> LogLikelihood:
     """log p(V | W, β) with the activations integrated out: −C_ML of Eqs. 7, 8, 26, 27 and 31.
@@ -45,12 +48,20 @@ def log_marginal_likelihood(
     X : counts, (N, F)
         NumPy array, SciPy sparse, pandas or polars frame. X is Vᵀ.
     model : GaP
-    method : {"auto", "enumerate", "polynomial", "quadrature"}
+    method : {"auto", "enumerate", "polynomial", "quadrature", "smc"}
         "enumerate" is the paper's sum over admissible components; "polynomial" gathers its
-        terms by L; "quadrature" integrates over the simplex. All are exact to rounding.
-        "auto" takes the cheapest for each sample.
+        terms by L; "quadrature" integrates over the simplex. These are exact to rounding.
+        "smc" estimates, by sequential Monte Carlo over the tokens, at any size. "auto" takes,
+        for each sample, the cheapest exact method where that needs a tenth of a second or less,
+        and "smc" elsewhere.
+    random_state : None, int, Generator or RandomState
+        For "smc". A sample's estimate depends on this and on its counts alone, not on the
+        other samples or their order.
     n_jobs : int, optional
         Threads, in scikit-learn's meaning. The result does not depend on it.
+    n_particles : int
+        For "smc", a sample: in eight independent islands. The variance falls, and the time
+        grows, in proportion.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples.
@@ -58,7 +69,9 @@ def log_marginal_likelihood(
     Returns
     -------
     LogLikelihood
-        Samples that the model cannot produce have −inf, and the method "impossible".
+        Samples that the model cannot produce have −inf, and the method "impossible". Estimates
+        are corrected for the bias of the logarithm, half the squared standard error a sample:
+        p(v) itself is estimated without bias, its logarithm then nearly so.
 
     Raises
     ------
@@ -76,14 +89,24 @@ def log_marginal_likelihood(
     """
     check_model(model)
     counts = check_counts(X, n_features=model.n_features)
-    method = check_option(method, ("auto", *EXACT_METHODS), "method")
+    method = check_option(method, ("auto", *EXACT_METHODS, "smc"), "method")
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
+    per_island = smc.check_particles(n_particles, model.n_components)
+    seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
-    factor, methods = _log_factors(rows, first, model, method, n_jobs, max_cost)
-    per_sample = factor - log_normaliser(model)
-    return LogLikelihood.from_exact(per_sample[inverse], methods[inverse], method)
+    N = first.size
+    which, tasks = _plan(rows, first, model, method, max_cost, per_island)
+    values, methods = _exact_factors(rows, tasks, model, n_jobs)
+    std_errors, ess, reliable = np.zeros(N), np.full(N, np.inf), np.ones(N, dtype=bool)
+    chosen = np.flatnonzero(which == _SMC)
+    if chosen.size:
+        found = smc.log_factors(rows[chosen], model, seed, per_island, n_jobs)
+        values[chosen], std_errors[chosen], ess[chosen], reliable[chosen] = found
+        methods[chosen] = "smc"
+    values -= log_normaliser(model)
+    return LogLikelihood.of_distinct(values, std_errors, ess, reliable, methods, inverse, method)
 
 
 def log_normaliser(model: GaP) -> float:
@@ -108,18 +131,25 @@ class MarginalCostSplit(NamedTuple):
         return self.data + self.penalty + self.constant
 
 
-def split_marginal_cost(X: Any, model: GaP, *, n_jobs: int | None = None) -> MarginalCostSplit:
+def split_marginal_cost(
+    X: Any, model: GaP, *, random_state: Any = None, n_jobs: int | None = None
+) -> MarginalCostSplit:
     """Split C_ML/N into its data term (Eq. 33), its penalty (Eq. 34) and the constant.
 
     Parameters
     ----------
     X : counts, (N, F)
     model : GaP
+    random_state : None, int, Generator or RandomState
+        For samples whose likelihood is estimated: see `log_marginal_likelihood`.
     n_jobs : int, optional
     """
-    ll = log_marginal_likelihood(X, model, n_jobs=n_jobs)
+    ll = log_marginal_likelihood(X, model, random_state=random_state, n_jobs=n_jobs)
     data = -float(ll.per_sample.mean()) - log_normaliser(model)
     return MarginalCostSplit(data, model.penalty(), 0.0 - float(model.alpha @ np.log(model.beta)))
+
+
+_SMC, _IMPOSSIBLE = len(EXACT_METHODS), -1  # beside the numbers of the exact methods
 
 
 class _Task(NamedTuple):
@@ -130,15 +160,15 @@ class _Task(NamedTuple):
     columns: Index
 
 
-def _log_factors(
+def _plan(
     rows: sp.csr_array,
     place: Index,
     model: GaP,
     method: str,
-    n_jobs: int | None,
     max_cost: float,
-) -> tuple[Array, NDArray[np.str_]]:
-    """The second factor of Eq. 31 for each distinct sample, and the method used for it.
+    per_island: int,
+) -> tuple[Index, list[_Task]]:
+    """Which method each distinct sample gets, by number, and the work for the exact ones.
 
     place (N,) are the samples' rows in X, for the messages.
     """
@@ -146,27 +176,41 @@ def _log_factors(
     groups = list(by_columns(rows, model.W))
     costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
     rule = np.zeros(N, dtype=np.int64)
+    which = np.full(N, _IMPOSSIBLE)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     for members, columns in groups:
         alpha = model.alpha[columns]
         for array, values in zip(costs, predict(rows[members], alpha), strict=True):
             array[..., members] = values
         rule[members] = rule_key(alpha, total[members])
-    if method == "auto":
-        which = costs.operations.argmin(axis=0)
-    else:
-        which = np.full(N, EXACT_METHODS.index(method))
-    chosen = costs.operations[which, np.arange(N)]
+        which[members] = _choose(method, costs.operations[:, members], columns.size)
+    exact = which < _SMC
+    chosen = costs.operations[np.where(exact, which, 0), np.arange(N)]
+    chosen[~exact] = smc.N_ISLANDS * smc.predict_cost(rows[~exact], model.n_components, per_island)
     refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
-
     size = np.diff(rows.indptr)
-    tasks = [
+    return which, [
         _Task(EXACT_METHODS[m], block, columns)
         for members, columns in groups
         for m in range(len(EXACT_METHODS))
         for block in cut_blocks(members[which[members] == m], rule, size, chosen)
     ]
 
+
+def _choose(method: str, operations: Array, n_columns: int) -> Index:
+    """The number of the method for samples of these costs (3, N), which share their columns."""
+    if method == "auto":
+        return np.where(operations.min(axis=0) <= AUTO_COST, operations.argmin(axis=0), _SMC)
+    known = (*EXACT_METHODS, "smc")
+    if method == "smc" and n_columns < 2:  # one term, in closed form
+        method = EXACT_METHODS[0]
+    return np.full(operations.shape[1], known.index(method))
+
+
+def _exact_factors(
+    rows: sp.csr_array, tasks: list[_Task], model: GaP, n_jobs: int | None
+) -> tuple[Array, NDArray[np.str_]]:
+    """The second factor of Eq. 31 for the samples of the tasks, and the names of the methods."""
     rate = model.column_norms + model.beta
 
     def work(task: _Task) -> Array:
@@ -175,8 +219,8 @@ def _log_factors(
         alpha = model.alpha[task.columns]
         return exact.log_factors(task.method, block, W, rate[task.columns], alpha)
 
-    factor = np.full(N, -np.inf)
-    methods = np.full(N, "impossible")  # what no column can have produced
+    factor = np.full(rows.shape[0], -np.inf)
+    methods = np.full(rows.shape[0], "impossible")  # what no column can have produced
     for task, values in zip(tasks, for_each(work, tasks, n_jobs), strict=True):
         factor[task.members] = values
         methods[task.members] = task.method

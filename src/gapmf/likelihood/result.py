@@ -15,10 +15,12 @@ class LogLikelihood:
     Attributes
     ----------
     total, std_error : float
-        The sum over samples, and its standard error: 0.0 when exact.
+        The sum over samples, and its standard error: 0.0 when exact. Equal samples are
+        computed once, and share their error.
     per_sample, std_errors : float arrays, (N,)
     ess : float array, (N,)
-        Effective number of independent draws behind each value; inf when exact.
+        Effective number of independent draws behind each value; inf when exact. With n
+        particles and a standard error s it is 1 / (1/n + s²).
     reliable : bool array, (N,)
         False where the error bar itself is not to be trusted; exact values always are.
     methods : array of str, (N,)
@@ -37,22 +39,34 @@ class LogLikelihood:
     method: str
 
     @classmethod
-    def from_exact(
-        cls, per_sample: NDArray[np.float64], methods: NDArray[np.str_], method: str
+    def of_distinct(
+        cls,
+        values: NDArray[np.float64],
+        std_errors: NDArray[np.float64],
+        ess: NDArray[np.float64],
+        reliable: NDArray[np.bool_],
+        methods: NDArray[np.str_],
+        inverse: NDArray[np.int64],
+        method: str,
     ) -> LogLikelihood:
-        """A result without error."""
-        N = per_sample.size
+        """The result for all samples from that for distinct ones; inverse (N,) says which.
+
+        The errors of distinct samples are independent; that of equal ones is the same.
+        """
+        times = np.bincount(inverse, minlength=values.size)
+        methods = methods[inverse]
         if method == "auto":
-            names, times = np.unique(methods, return_counts=True)
-            used = ", ".join(f"{name} {n}" for name, n in zip(names, times, strict=True))
+            names, numbers = np.unique(methods, return_counts=True)
+            used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
             method = f"auto ({used})"
+        per_sample = values[inverse]
         return cls(
             total=float(per_sample.sum()),
-            std_error=0.0,
+            std_error=float(np.sqrt(((times * std_errors) ** 2).sum())),
             per_sample=per_sample,
-            std_errors=np.zeros(N),
-            ess=np.full(N, np.inf),
-            reliable=np.ones(N, dtype=bool),
+            std_errors=std_errors[inverse],
+            ess=ess[inverse],
+            reliable=reliable[inverse],
             methods=methods,
             method=method,
         )

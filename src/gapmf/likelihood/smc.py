@@ -1,0 +1,155 @@
+"""The estimated likelihood: sequential Monte Carlo in independent islands, with an error bar.
+
+Each island of particles gives an unbiased estimate of p(v); their mean is one too. How far the
+islands lie apart says how sure it is. The logarithm of an unbiased estimate is too small by half
+its relative variance, on average: that is added back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from gapmf.errors import InvalidInputError
+from gapmf.kernels import smc
+from gapmf.kernels.particles import make_particles
+from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.model import GaP
+from gapmf.parallel import for_each
+from gapmf.rows import Block, sum_entries, take_block
+from gapmf.validation import check_whole
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+N_ISLANDS = 8
+N_PARTICLES = 512
+N_MOVES = 1
+_BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
+
+# What the weights within islands say about the variance counts as much as so many islands more,
+# and is too little where moves mix slowly.
+_WITHIN_COUNTS = 7.0
+_WITHIN_FACTOR = 1.5
+
+# Above it the islands hardly agree, and one may dominate: neither the correction of the
+# logarithm nor the error bar is then what it says.
+_LARGEST_STD_ERROR = 0.5
+
+
+class Estimates(NamedTuple):
+    """An estimate for each of N samples."""
+
+    values: Array
+    std_errors: Array
+    ess: Array
+    reliable: NDArray[np.bool_]
+
+
+def check_particles(n_particles: int, n_components: int) -> int:
+    """Particles an island: a multiple of four, of all islands together at least n_particles."""
+    n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
+    each = -(-n // (4 * N_ISLANDS)) * 4
+    most = (1 << 20) // max(n_components, 1) // 4 * 4
+    if each > most:
+        raise InvalidInputError(
+            f"n_particles is {n}, but with {n_components} components at most "
+            f"{most * N_ISLANDS} particles can be told apart"
+        )
+    return each
+
+
+def log_factors(
+    rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
+) -> Estimates:
+    """The logarithm of the second factor of Eq. 31, estimated for each sample.
+
+    Every sample must be possible. What it gets depends on the seed and on its counts alone.
+    """
+    N = rows.shape[0]
+    names = np.array([stream_names(rows, n) for n in range(N)], dtype=np.uint64)
+    names = names.reshape(N, N_ISLANDS)
+    cost = predict_cost(rows, model.n_components, per_island)
+    blocks = [(members, take_block(rows, members)) for members in _cut(cost)]
+    tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
+    rate = model.column_norms + model.beta
+    log_values, variances = np.empty((2, N_ISLANDS, N))
+
+    def work(task: tuple[int, int]) -> None:
+        members, block = blocks[task[0]]
+        island = task[1]
+        p, log_scale = scaled_probabilities(model.W[block.features], rate)
+        most = int(np.diff(block.indptr).max(initial=0))
+        at = make_particles(per_island, model.n_components, most)
+        values, variance = np.empty((2, members.size))
+        smc.estimates(
+            block.indptr, block.indices, block.counts, p, model.alpha,
+            seed, names[members, island], N_MOVES, at, values, variance,
+        )  # fmt: skip
+        log_values[island, members] = values + _constants(block, log_scale)
+        variances[island, members] = variance
+
+    for_each(work, tasks, n_jobs)
+    return combine(log_values, variances, N_ISLANDS * per_island)
+
+
+def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
+    """One estimate from those of the islands (R, N), and what they say about its error.
+
+    The relative variance is the islands', and that of their weights within (R, N), weighted as
+    if the latter came from `_WITHIN_COUNTS` islands more: eight alone would at times lie close
+    together by chance.
+    """
+    R = log_values.shape[0]
+    top = log_values.max(axis=0)
+    relative = np.exp(log_values - top)
+    mean = relative.mean(axis=0)
+    spread = (relative / mean).var(axis=0, ddof=1)
+    between = np.maximum(spread, log_values.var(axis=0, ddof=1)) / R
+    expected = _WITHIN_FACTOR * within.mean(axis=0) / R
+    variance = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
+    std_error = np.sqrt(variance)
+    return Estimates(
+        values=top + np.log(mean) + 0.5 * np.minimum(variance, 1.0),
+        std_errors=std_error,
+        ess=n_particles / (1.0 + n_particles * variance),
+        reliable=std_error <= _LARGEST_STD_ERROR,
+    )
+
+
+def stream_names(rows: sp.csr_array, n: int) -> list[int]:
+    """64 bits for each island of a sample: a hash of its counts, so the same in any company."""
+    lo, hi = rows.indptr[n], rows.indptr[n + 1]
+    content = np.concatenate([rows.indices[lo:hi], rows.data[lo:hi]]).astype("<i8").tobytes()
+    return [
+        int.from_bytes(
+            hashlib.blake2b(content, digest_size=8, salt=bytes([island])).digest(), "little"
+        )
+        for island in range(N_ISLANDS)
+    ]
+
+
+def predict_cost(rows: sp.csr_array, K: int, per_island: int) -> Array:
+    """Operations for one island of each sample, about a nanosecond each."""
+    many = smc.BATCH / smc.GROWTH
+    tokens = np.minimum(rows.data, many)
+    rounds = np.log(np.maximum(rows.data / many, 1.0)) / smc.GROWTH
+    work = sum_entries(rows.indptr, 2.0 * tokens + 50.0 * rounds)
+    return (work + 50.0) * (K + 2.0) * per_island
+
+
+def _cut(cost: Array) -> list[Index]:
+    """Consecutive samples, in blocks of about equal work."""
+    place = (np.cumsum(cost) / _BLOCK_COST).astype(np.int64)
+    return list(np.split(np.arange(cost.size), np.flatnonzero(np.diff(place)) + 1))
+
+
+def _constants(block: Block, log_scale: Array) -> Array:
+    """What scaled rows of p and the order of tokens contribute: Σ_f v_f s_f − log v_f!."""
+    entries = block.counts * log_scale[block.indices] - gammaln(block.counts + 1.0)
+    return sum_entries(block.indptr, entries)
