@@ -1,6 +1,7 @@
 """The inner loops of sequential Monte Carlo, each a straight line over the particles.
 
-Matrices (components × particles) are flat, a row every P numbers; P is a multiple of four.
+Matrices (components × particles) are flat, a row every P numbers; P is a multiple of four. K4 is
+K, rounded up to a multiple of four: components come four at a time, padded with zeros in p.
 Offsets are unsigned and arrays are never sliced: LLVM then vectorises each of these loops, and
 no reference is counted.
 """
@@ -14,30 +15,43 @@ from numpy.typing import NDArray
 
 from gapmf.kernels.compiled import kernel
 from gapmf.kernels.philox import LOW, SHIFT, U, fill
+from gapmf.kernels.tally import FUSE, add_up
 
 N_WORDS = 2048  # words drawn at once: they stay in the first cache
-UNIT = 2.0**-32
+UNIT = 2.0**-31
+f4 = np.float32
+u4 = np.uint32
+UNIT_24 = f4(2.0**-24)
+ONE, EIGHT = u4(1), u4(8)
 
 
 class Particles(NamedTuple):
     """Room to work on one sample with P particles, K components and J entries."""
 
-    sizes: NDArray[np.float64]
-    """(K × P): L, the tokens that each component has so far."""
+    shape: NDArray[np.float64]
+    """(K4 × P): α_k + L_k, where L_k are the tokens that the component has so far."""
     weight: NDArray[np.float64]
     """(P,)."""
     parent: NDArray[np.int64]
     """(P,): which particle each one goes on from."""
     g: NDArray[np.float64]
-    """(K × P): (S_k + β_k) h_k, when it is drawn."""
-    cum: NDArray[np.float64]
-    """(K × P): running sums over components."""
-    reach: NDArray[np.float64]
-    """(K × P): how many tokens fell beyond each component."""
+    """(K4 × P): (S_k + β_k) h_k, when it is drawn."""
+    h: NDArray[np.float32]
+    """(K4 × P): the same, each particle's scaled to a maximum of 1."""
+    reach: NDArray[np.uint32]
+    """(K4 × P): how many tokens fell beyond each component."""
     total: NDArray[np.float64]
-    """(P,)."""
+    """(P,): Σ_k p_k (α_k + L_k), or Σ_k p_k g_k."""
+    cum: NDArray[np.float64]
+    """(P,): its running sum."""
     token: NDArray[np.float64]
     """(P,): where among the running sums each particle's token falls."""
+    is_open: NDArray[np.float64]
+    single_total: NDArray[np.float32]
+    """(P,): the same for moves, in single precision."""
+    single_cum: NDArray[np.float32]
+    single_token: NDArray[np.float32]
+    other_token: NDArray[np.float32]
     words: NDArray[np.uint32]
     own_words: NDArray[np.uint32]
     """(4 K P): for the activations."""
@@ -46,7 +60,8 @@ class Particles(NamedTuple):
     rest: NDArray[np.float64]
     """(K,)."""
     p: NDArray[np.float64]
-    """(J × K): the sample's rows of p, without the columns that cannot have produced it."""
+    """(J × K4): the sample's rows of p, without the columns that cannot have produced it."""
+    single_p: NDArray[np.float32]
     alpha: NDArray[np.float64]
     """(K,): theirs."""
     placed: NDArray[np.int64]
@@ -59,25 +74,33 @@ class Particles(NamedTuple):
 
 def make_particles(n_particles: int, K: int, n_entries: int) -> Particles:
     """Room for samples of at most so many entries."""
-    P, KP = n_particles, n_particles * K
+    P, K4 = n_particles, -(-K // 4) * 4
+    f8, f4 = np.float64, np.float32
     return Particles(
-        sizes=np.empty(KP),
-        weight=np.empty(P),
+        shape=np.empty(K4 * P, f8),
+        weight=np.empty(P, f8),
         parent=np.empty(P, np.int64),
-        g=np.empty(KP),
-        cum=np.empty(KP),
-        reach=np.empty(KP),
-        total=np.empty(P),
-        token=np.empty(P),
+        g=np.empty(K4 * P, f8),
+        h=np.empty(K4 * P, f4),
+        reach=np.empty(K4 * P, np.uint32),
+        total=np.empty(P, f8),
+        cum=np.empty(P, f8),
+        token=np.empty(P, f8),
+        is_open=np.empty(P, f8),
+        single_total=np.empty(P, f4),
+        single_cum=np.empty(P, f4),
+        single_token=np.empty(P, f4),
+        other_token=np.empty(P, f4),
         words=np.empty(max(N_WORDS, P), np.uint32),
-        own_words=np.empty(4 * KP, np.uint32),
+        own_words=np.empty(4 * K * P, np.uint32),
         clock=np.zeros(2, np.uint64),
-        rest=np.empty(K),
-        p=np.empty(n_entries * K),
-        alpha=np.empty(K),
+        rest=np.empty(K, f8),
+        p=np.empty(n_entries * K4, f8),
+        single_p=np.empty(n_entries * K4, f4),
+        alpha=np.empty(K, f8),
         placed=np.empty(n_entries, np.int64),
         batch=np.empty(n_entries, np.int64),
-        offset=np.empty(n_entries),
+        offset=np.empty(n_entries, f8),
     )
 
 
@@ -91,88 +114,124 @@ def tick(stream, clock):
 
 
 @kernel()
-def take_words(stream, at):
+def take_words(stream, words, clock, P):
     """Where P fresh words begin in `words`."""
-    P = U(at.weight.size)
-    n = U(at.words.size)
-    cursor = at.clock[1]
-    if cursor + P > n:
-        fill(at.words, at.words.size // 4, tick(stream, at.clock))
+    cursor = clock[1]
+    if cursor + U(P) > U(words.size):
+        fill(words, words.size // 4, tick(stream, clock))
         cursor = U(0)
-    at.clock[1] = cursor + P
+    clock[1] = cursor + U(P)
     return cursor
 
 
 @kernel()
-def put(out, n, value):
-    """out[:n] = value."""
+def put(out, at, n, value):
+    """out[at:at + n] = value."""
+    at = U(at)
     for i in range(U(n)):
-        out[i] = value
-
-
-@kernel()
-def add_predictive(total, cum, row, P, sizes, p, alpha):
-    """total += p (α_k + L_k), kept as the running sum at this component."""
-    row = U(row)
-    for j in range(U(P)):
-        i = U(j)
-        z = total[i] + p * (alpha + sizes[row + i])
-        total[i] = z
-        cum[row + i] = z
-
-
-@kernel()
-def add_rate(total, cum, row, P, g, p):
-    """total += p g_k, kept as the running sum at this component."""
-    row = U(row)
-    for j in range(U(P)):
-        i = U(j)
-        z = total[i] + p * g[row + i]
-        total[i] = z
-        cum[row + i] = z
+        out[at + U(i)] = value
 
 
 @kernel()
 def place(token, words, cursor, total, P):
-    """token = u × total, with u in (0, 1)."""
+    """token = u × total in double precision, with u in (0, 1)."""
     cursor = U(cursor)
     for j in range(U(P)):
         i = U(j)
-        token[i] = (np.float64(words[cursor + i]) + 0.5) * UNIT * total[i]
+        token[i] = (np.float64(np.int32(words[cursor + i] >> ONE)) + 0.5) * UNIT * total[i]
 
 
 @kernel()
-def count_beyond(reach, cum, row, P, token):
-    """reach += 1 where the token falls beyond this component."""
-    row = U(row)
+def place_single(token, words, cursor, total, P):
+    """token = u × total in single precision, with u in [0, 1) in steps of 2⁻²⁴.
+
+    So it is never the total itself, and never falls in a component whose rate is 0.
+    """
+    cursor = U(cursor)
     for j in range(U(P)):
         i = U(j)
-        reach[row + i] += 1.0 if token[i] >= cum[row + i] else 0.0
+        token[i] = f4(np.int32(words[cursor + i] >> EIGHT)) * UNIT_24 * total[i]
 
 
-@kernel()
-def give(sizes, cum, row, P, token, open_):
-    """L_k += 1 where the token falls in this component and in none before (`open_` is 1)."""
-    row = U(row)
+@kernel(fastmath=FUSE)
+def give(shape, row, P, cum, token, is_open, a, b, c, d):
+    """α_k + L_k grows by 1 where the token falls, among four components; cum moves on by them.
+
+    `is_open` is 1 where the token has found none yet.
+    """
+    o0 = U(row)
+    o1 = o0 + U(P)
+    o2 = o1 + U(P)
+    o3 = o2 + U(P)
     for j in range(U(P)):
         i = U(j)
-        beyond = 1.0 if token[i] >= cum[row + i] else 0.0
-        sizes[row + i] += open_[i] - beyond
-        open_[i] = beyond
+        t = token[i]
+        at_0, at_1, at_2, at_3 = shape[o0 + i], shape[o1 + i], shape[o2 + i], shape[o3 + i]
+        z = cum[i] + a * at_0
+        beyond_0 = 1.0 if t >= z else 0.0
+        z += b * at_1
+        beyond_1 = 1.0 if t >= z else 0.0
+        z += c * at_2
+        beyond_2 = 1.0 if t >= z else 0.0
+        z += d * at_3
+        beyond_3 = 1.0 if t >= z else 0.0
+        shape[o0 + i] = at_0 + (is_open[i] - beyond_0)
+        shape[o1 + i] = at_1 + (beyond_0 - beyond_1)
+        shape[o2 + i] = at_2 + (beyond_1 - beyond_2)
+        shape[o3 + i] = at_3 + (beyond_2 - beyond_3)
+        is_open[i] = beyond_3
+        cum[i] = z
+
+
+@kernel(fastmath=FUSE)
+def count_beyond(reach, h, row, P, cum, token, a, b, c, d):
+    """reach += 1 where the token falls beyond each of four components; cum moves on by them."""
+    o0 = U(row)
+    o1 = o0 + U(P)
+    o2 = o1 + U(P)
+    o3 = o2 + U(P)
+    for j in range(U(P)):
+        i = U(j)
+        t = token[i]
+        z = cum[i] + a * h[o0 + i]
+        reach[o0 + i] = u4(reach[o0 + i] + u4(t >= z))
+        z += b * h[o1 + i]
+        reach[o1 + i] = u4(reach[o1 + i] + u4(t >= z))
+        z += c * h[o2 + i]
+        reach[o2 + i] = u4(reach[o2 + i] + u4(t >= z))
+        z += d * h[o3 + i]
+        reach[o3 + i] = u4(reach[o3 + i] + u4(t >= z))
+        cum[i] = z
+
+
+@kernel(fastmath=FUSE)
+def count_two_beyond(reach, h, row, P, cum, token, other, a, b, c, d):
+    """`count_beyond` for two tokens of a particle."""
+    o0 = U(row)
+    o1 = o0 + U(P)
+    o2 = o1 + U(P)
+    o3 = o2 + U(P)
+    for j in range(U(P)):
+        i = U(j)
+        t, s = token[i], other[i]
+        z = cum[i] + a * h[o0 + i]
+        reach[o0 + i] = u4(reach[o0 + i] + u4(t >= z) + u4(s >= z))
+        z += b * h[o1 + i]
+        reach[o1 + i] = u4(reach[o1 + i] + u4(t >= z) + u4(s >= z))
+        z += c * h[o2 + i]
+        reach[o2 + i] = u4(reach[o2 + i] + u4(t >= z) + u4(s >= z))
+        z += d * h[o3 + i]
+        reach[o3 + i] = u4(reach[o3 + i] + u4(t >= z) + u4(s >= z))
+        cum[i] = z
 
 
 @kernel()
-def add_difference(sizes, row, P, reach, before, n):
-    """L_k += the tokens beyond the component before (n of them, for the first) but not beyond k."""
-    row, before = U(row), U(before)
-    if row == U(0):
-        for j in range(U(P)):
-            i = U(j)
-            sizes[i] += n - reach[i]
-    else:
-        for j in range(U(P)):
-            i = U(j)
-            sizes[row + i] += reach[before + i] - reach[row + i]
+def add_rows(total, P, matrix, p, row, K4):
+    """total = Σ_k p_k (row k of a matrix), where p_0 is p[row]."""
+    put(total, 0, P, 0)
+    for k in range(0, K4, 4):
+        o = row + k
+        add_up(total, 0, P, matrix, k * P, P, p[o], p[o + 1], p[o + 2], p[o + 3])
 
 
 @kernel()

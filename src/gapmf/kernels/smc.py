@@ -22,13 +22,13 @@ import numpy as np
 
 from gapmf.kernels.compiled import kernel
 from gapmf.kernels.particles import (
-    add_difference,
-    add_predictive,
-    add_rate,
+    add_rows,
     count_beyond,
+    count_two_beyond,
     give,
     multiply,
     place,
+    place_single,
     put,
     scale,
     take_words,
@@ -41,8 +41,16 @@ HEAVY = 128  # counts above are moved by conditional binomials
 BATCH = 32  # with more tokens of an entry in a round, the round is seen in batches
 FEW = 2  # tokens of an entry that are then still seen one by one
 GROWTH = 0.1  # a round, as a part of what has been seen, at most
+EVEN = 0.5  # particles are resampled when their effective number, as a part, is below
 SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 LEAST = 1e-280  # a smaller activation would be 0 in products; it makes no difference
+LEAST_SINGLE = 1e-36  # the same in single precision
+
+
+@kernel()
+def padded(K):
+    """K, rounded up to a multiple of four."""
+    return (K + 3) // 4 * 4
 
 
 @kernel()
@@ -57,7 +65,7 @@ def draw_activations(stream, K, at):
     for k in range(K):
         for i in range(P):
             o = k * P + i
-            shape = at.alpha[k] + at.sizes[k * P + at.parent[i]]
+            shape = at.shape[k * P + at.parent[i]]
             first = join(words[o], words[n + o])
             second = join(words[2 * n + o], words[3 * n + o])
             if shape >= 1.0:
@@ -70,44 +78,73 @@ def draw_activations(stream, K, at):
 
 
 @kernel()
-def sum_rates(j, K, at):
-    """The running sums of p_jk g_k over components, and their total."""
+def scale_activations(K, at):
+    """h = g, each particle's scaled to a maximum of 1, in single precision."""
     P = at.weight.size
-    put(at.total, P, 0.0)
+    put(at.total, 0, P, 0.0)
     for k in range(K):
-        add_rate(at.total, at.cum, k * P, P, at.g, at.p[j * K + k])
+        for i in range(P):
+            at.total[i] = max(at.total[i], at.g[k * P + i])
+    for k in range(K):
+        for i in range(P):
+            at.h[k * P + i] = np.float32(max(LEAST_SINGLE, at.g[k * P + i] / at.total[i]))
 
 
 @kernel()
 def share_batch(j, m, K, index, address, at):
     """m tokens of entry j among the components of each particle, by conditional binomials."""
-    P = at.weight.size
+    P, K4 = at.weight.size, padded(K)
     for i in range(P):
         rest = 0.0
         for k in range(K - 1, -1, -1):
-            rest += at.p[j * K + k] * at.g[k * P + i]
+            rest += at.p[j * K4 + k] * at.g[k * P + i]
             at.rest[k] = rest
         left = m
         for k in range(K):
             if left == 0:
                 break
-            rate = at.p[j * K + k] * at.g[k * P + i]
+            rate = at.p[j * K4 + k] * at.g[k * P + i]
             if rate > 0.0:
                 x, index = binomial(left, rate / at.rest[k], index, address)
-                at.sizes[k * P + i] += x
+                at.shape[k * P + i] += x
                 left -= x
     return index
 
 
 @kernel()
+def share_tokens(m, p, row, K4, P, h, reach, total, cum, token, other, words, clock, stream):
+    """m tokens of an entry, one or two at a time: how many fall beyond each component.
+
+    The arrays come one by one: to pass all of `Particles` on takes as long as a token.
+    """
+    add_rows(total, P, h, p, row, K4)
+    while m > 0:
+        two = m > 1
+        m -= 2
+        place_single(token, words, take_words(stream, words, clock, P), total, P)
+        if two:
+            place_single(other, words, take_words(stream, words, clock, P), total, P)
+        put(cum, 0, P, 0)
+        for k in range(0, K4, 4):
+            o = row + k
+            a, b, c, d = p[o], p[o + 1], p[o + 2], p[o + 3]
+            if two:
+                count_two_beyond(reach, h, k * P, P, cum, token, other, a, b, c, d)
+            else:
+                count_beyond(reach, h, k * P, P, cum, token, a, b, c, d)
+
+
+@kernel()
 def move(stream, J, K, at):
     """A Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
-    P = at.weight.size
+    P, K4 = at.weight.size, padded(K)
     draw_activations(stream, K, at)
+    scale_activations(K, at)
     address = tick(stream, at.clock)
     index = U(0)
-    put(at.sizes, K * P, 0.0)
-    put(at.reach, K * P, 0.0)
+    for k in range(K):
+        put(at.shape, k * P, P, at.alpha[k])
+    put(at.reach, 0, K4 * P, np.uint32(0))
     n = 0
     for j in range(J):
         m = at.placed[j]
@@ -115,13 +152,16 @@ def move(stream, J, K, at):
             index = share_batch(j, m, K, index, address, at)
         elif m > 0:
             n += m
-            sum_rates(j, K, at)
-            for _ in range(m):
-                place(at.token, at.words, take_words(stream, at), at.total, P)
-                for k in range(K - 1):
-                    count_beyond(at.reach, at.cum, k * P, P, at.token)
-    for k in range(K):
-        add_difference(at.sizes, k * P, P, at.reach, (k - 1) * P, float(n))
+            share_tokens(
+                m, at.single_p, j * K4, K4, P, at.h, at.reach, at.single_total, at.single_cum,
+                at.single_token, at.other_token, at.words, at.clock, stream,
+            )  # fmt: skip
+    for i in range(P):
+        before = n
+        for k in range(K):
+            beyond = np.int64(at.reach[k * P + i]) if k < K - 1 else 0
+            at.shape[k * P + i] += before - beyond
+            before = beyond
 
 
 @kernel()
@@ -138,19 +178,26 @@ def resample(u, total, at):
             reached += at.weight[i]
         at.parent[j] = i
         level += step
-    put(at.weight, P, 1.0)
+    put(at.weight, 0, P, 1.0)
+
+
+@kernel()
+def fine(total, squares, P):
+    """Whether the weights are even enough, and of a reasonable size, to go on with."""
+    uneven = total * total < EVEN * P * squares
+    return not uneven and P / SAFE < total < P * SAFE
 
 
 @kernel()
 def settle(total, squares, stream, J, K, n_moves, at):
-    """Resample and move when the weights are uneven; rescale when they are large or small.
+    """Resample and move when the weights are uneven; else rescale them.
 
     Gives the logarithm of what was taken out of the weights, and the relative variance that
     these weights leave in the estimate.
     """
     P = at.weight.size
     mean = total / P
-    if total * total < 0.5 * P * squares:
+    if total * total < EVEN * P * squares:
         word, _ = pair(0, tick(stream, at.clock))
         resample(uniform(word), total, at)
         for _ in range(n_moves):
@@ -158,27 +205,24 @@ def settle(total, squares, stream, J, K, n_moves, at):
             for i in range(P):
                 at.parent[i] = i
         return math.log(mean), squares / (total * total) - 1.0 / P
-    if mean < 1.0 / SAFE or mean > SAFE:
-        scale(at.weight, 1.0 / mean, P)
-        return math.log(mean), 0.0
-    return 0.0, 0.0
+    scale(at.weight, 1.0 / mean, P)
+    return math.log(mean), 0.0
 
 
 @kernel()
-def see_token(j, stream, K, at):
-    """One token of entry j: the weights, then a component in every particle."""
-    P = at.weight.size
-    put(at.total, P, 0.0)
-    for k in range(K):
-        p, alpha = at.p[j * K + k], at.alpha[k]
-        add_predictive(at.total, at.cum, k * P, P, at.sizes, p, alpha)
-    place(at.token, at.words, take_words(stream, at), at.total, P)
-    sums = multiply(at.weight, at.total, P)
-    put(at.total, P, 1.0)
-    for k in range(K):
-        give(at.sizes, at.cum, k * P, P, at.token, at.total)
-    at.placed[j] += 1
-    return sums
+def see_token(p, row, K4, P, shape, weight, total, cum, token, is_open, words, clock, stream):
+    """One token of an entry: the weights, then a component in every particle.
+
+    Gives the sum of the weights and that of their squares.
+    """
+    add_rows(total, P, shape, p, row, K4)
+    place(token, words, take_words(stream, words, clock, P), total, P)
+    put(cum, 0, P, 0.0)
+    put(is_open, 0, P, 1.0)
+    for k in range(0, K4, 4):
+        o = row + k
+        give(shape, k * P, P, cum, token, is_open, p[o], p[o + 1], p[o + 2], p[o + 3])
+    return multiply(weight, total, P)
 
 
 @kernel()
@@ -189,12 +233,12 @@ def see_batches(seen, stream, J, K, at):
     n, A = 0, 0.0
     for k in range(K):
         A += at.alpha[k]
-    put(at.token, P, 0.0)  # the logarithm of the weight
+    put(at.token, 0, P, 0.0)  # the logarithm of the weight
     for j in range(J):
         m = at.batch[j]
         if m > FEW:
             n += m
-            sum_rates(j, K, at)
+            add_rows(at.total, P, at.g, at.p, j * padded(K), padded(K))
             for i in range(P):
                 at.token[i] += m * math.log(at.total[i])
     top = -math.inf
@@ -229,6 +273,8 @@ def lay_out(features, counts, p, alpha, stream, at):
                 at.alpha[kept] = alpha[k]
                 kept += 1
                 break
+    K4 = padded(kept)
+    put(at.p, 0, J * K4, 0.0)
     o = 0
     for k in range(K):
         some = False
@@ -236,8 +282,10 @@ def lay_out(features, counts, p, alpha, stream, at):
             some = some or p[features[j], k] > 0.0
         if some:
             for j in range(J):
-                at.p[j * kept + o] = p[features[j], k]
+                at.p[j * K4 + o] = p[features[j], k]
             o += 1
+    for i in range(J * K4):
+        at.single_p[i] = np.float32(at.p[i])
     address = tick(stream, at.clock)
     for j in range(J):
         word, _ = pair(j, address)
@@ -269,8 +317,12 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
     K = lay_out(features, counts, p, alpha, stream, at)
-    put(at.sizes, K * P, 0.0)
-    put(at.weight, P, 1.0)
+    K4 = padded(K)
+    for k in range(K4):
+        put(at.shape, k * P, P, at.alpha[k] if k < K else 0.0)
+        put(at.g, k * P, P, 0.0)
+        put(at.h, k * P, P, np.float32(0))
+    put(at.weight, 0, P, 1.0)
     for i in range(P):
         at.parent[i] = i
     n = 0
@@ -289,9 +341,13 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
         for turn in range(singly):  # the entries take turns
             for j in range(J):
                 if turn < at.batch[j] <= singly:
-                    total, squares = see_token(j, stream, K, at)
+                    total, squares = see_token(
+                        at.p, j * K4, K4, P, at.shape, at.weight, at.total, at.cum, at.token,
+                        at.is_open, at.words, at.clock, stream,
+                    )  # fmt: skip
+                    at.placed[j] += 1
                     seen += 1
-                    if seen < n:
+                    if seen < n and not fine(total, squares, P):
                         taken, noise = settle(total, squares, stream, J, K, n_moves, at)
                         result += taken
                         variance += noise
@@ -299,7 +355,7 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
             (total, squares), taken, m = see_batches(seen, stream, J, K, at)
             result += taken
             seen += m
-            if seen < n:
+            if seen < n and not fine(total, squares, P):
                 taken, noise = settle(total, squares, stream, J, K, n_moves, at)
                 result += taken
                 variance += noise
