@@ -38,20 +38,19 @@ class Particles(NamedTuple):
     """(K4 × P): (S_k + β_k) h_k, when it is drawn."""
     h: NDArray[np.float32]
     """(K4 × P): the same, each particle's scaled to a maximum of 1."""
-    reach: NDArray[np.uint32]
-    """(K4 × P): how many tokens fell beyond each component."""
     total: NDArray[np.float64]
     """(P,): Σ_k p_k (α_k + L_k), or Σ_k p_k g_k."""
     cum: NDArray[np.float64]
     """(P,): its running sum."""
     token: NDArray[np.float64]
     """(P,): where among the running sums each particle's token falls."""
-    is_open: NDArray[np.float64]
+    found: NDArray[np.float64]
+    """(P,): the component that it falls in."""
     single_total: NDArray[np.float32]
     """(P,): the same for moves, in single precision."""
     single_cum: NDArray[np.float32]
     single_token: NDArray[np.float32]
-    other_token: NDArray[np.float32]
+    single_found: NDArray[np.float32]
     words: NDArray[np.uint32]
     own_words: NDArray[np.uint32]
     """(4 K P): for the activations."""
@@ -82,15 +81,14 @@ def make_particles(n_particles: int, K: int, n_entries: int) -> Particles:
         parent=np.empty(P, np.int64),
         g=np.empty(K4 * P, f8),
         h=np.empty(K4 * P, f4),
-        reach=np.empty(K4 * P, np.uint32),
         total=np.empty(P, f8),
         cum=np.empty(P, f8),
         token=np.empty(P, f8),
-        is_open=np.empty(P, f8),
+        found=np.empty(P, f8),
         single_total=np.empty(P, f4),
         single_cum=np.empty(P, f4),
         single_token=np.empty(P, f4),
-        other_token=np.empty(P, f4),
+        single_found=np.empty(P, f4),
         words=np.empty(max(N_WORDS, P), np.uint32),
         own_words=np.empty(4 * K * P, np.uint32),
         clock=np.zeros(2, np.uint64),
@@ -154,11 +152,8 @@ def place_single(token, words, cursor, total, P):
 
 
 @kernel(fastmath=FUSE)
-def give(shape, row, P, cum, token, is_open, a, b, c, d):
-    """α_k + L_k grows by 1 where the token falls, among four components; cum moves on by them.
-
-    `is_open` is 1 where the token has found none yet.
-    """
+def pass_by(matrix, row, P, cum, token, found, one, zero, a, b, c, d):
+    """found += how many of four components each token falls beyond; cum moves on by them."""
     o0 = U(row)
     o1 = o0 + U(P)
     o2 = o1 + U(P)
@@ -166,63 +161,35 @@ def give(shape, row, P, cum, token, is_open, a, b, c, d):
     for j in range(U(P)):
         i = U(j)
         t = token[i]
-        at_0, at_1, at_2, at_3 = shape[o0 + i], shape[o1 + i], shape[o2 + i], shape[o3 + i]
-        z = cum[i] + a * at_0
-        beyond_0 = 1.0 if t >= z else 0.0
-        z += b * at_1
-        beyond_1 = 1.0 if t >= z else 0.0
-        z += c * at_2
-        beyond_2 = 1.0 if t >= z else 0.0
-        z += d * at_3
-        beyond_3 = 1.0 if t >= z else 0.0
-        shape[o0 + i] = at_0 + (is_open[i] - beyond_0)
-        shape[o1 + i] = at_1 + (beyond_0 - beyond_1)
-        shape[o2 + i] = at_2 + (beyond_1 - beyond_2)
-        shape[o3 + i] = at_3 + (beyond_2 - beyond_3)
-        is_open[i] = beyond_3
+        z = cum[i] + a * matrix[o0 + i]
+        n = one if t >= z else zero
+        z += b * matrix[o1 + i]
+        n += one if t >= z else zero
+        z += c * matrix[o2 + i]
+        n += one if t >= z else zero
+        z += d * matrix[o3 + i]
+        n += one if t >= z else zero
+        found[i] += n
         cum[i] = z
 
 
-@kernel(fastmath=FUSE)
-def count_beyond(reach, h, row, P, cum, token, a, b, c, d):
-    """reach += 1 where the token falls beyond each of four components; cum moves on by them."""
-    o0 = U(row)
-    o1 = o0 + U(P)
-    o2 = o1 + U(P)
-    o3 = o2 + U(P)
+@kernel()
+def find(matrix, P, p, row, K4, cum, token, found, one, zero):
+    """found = the component in which each token falls, among the running sums of `add_rows`."""
+    put(cum, 0, P, zero)
+    put(found, 0, P, zero)
+    for k in range(0, K4, 4):
+        o = row + k
+        a, b, c, d = p[o], p[o + 1], p[o + 2], p[o + 3]
+        pass_by(matrix, k * P, P, cum, token, found, one, zero, a, b, c, d)
+
+
+@kernel()
+def give(shape, P, found):
+    """α_k + L_k grows by 1 where the token was found to fall."""
     for j in range(U(P)):
         i = U(j)
-        t = token[i]
-        z = cum[i] + a * h[o0 + i]
-        reach[o0 + i] = u4(reach[o0 + i] + u4(t >= z))
-        z += b * h[o1 + i]
-        reach[o1 + i] = u4(reach[o1 + i] + u4(t >= z))
-        z += c * h[o2 + i]
-        reach[o2 + i] = u4(reach[o2 + i] + u4(t >= z))
-        z += d * h[o3 + i]
-        reach[o3 + i] = u4(reach[o3 + i] + u4(t >= z))
-        cum[i] = z
-
-
-@kernel(fastmath=FUSE)
-def count_two_beyond(reach, h, row, P, cum, token, other, a, b, c, d):
-    """`count_beyond` for two tokens of a particle."""
-    o0 = U(row)
-    o1 = o0 + U(P)
-    o2 = o1 + U(P)
-    o3 = o2 + U(P)
-    for j in range(U(P)):
-        i = U(j)
-        t, s = token[i], other[i]
-        z = cum[i] + a * h[o0 + i]
-        reach[o0 + i] = u4(reach[o0 + i] + u4(t >= z) + u4(s >= z))
-        z += b * h[o1 + i]
-        reach[o1 + i] = u4(reach[o1 + i] + u4(t >= z) + u4(s >= z))
-        z += c * h[o2 + i]
-        reach[o2 + i] = u4(reach[o2 + i] + u4(t >= z) + u4(s >= z))
-        z += d * h[o3 + i]
-        reach[o3 + i] = u4(reach[o3 + i] + u4(t >= z) + u4(s >= z))
-        cum[i] = z
+        shape[U(np.int64(found[i])) * U(P) + i] += 1.0
 
 
 @kernel()

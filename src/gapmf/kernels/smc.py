@@ -23,8 +23,7 @@ import numpy as np
 from gapmf.kernels.compiled import kernel
 from gapmf.kernels.particles import (
     add_rows,
-    count_beyond,
-    count_two_beyond,
+    find,
     give,
     multiply,
     place,
@@ -45,6 +44,7 @@ EVEN = 0.5  # particles are resampled when their effective number, as a part, is
 SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 LEAST = 1e-280  # a smaller activation would be 0 in products; it makes no difference
 LEAST_SINGLE = 1e-36  # the same in single precision
+ZERO, ONE = np.float32(0), np.float32(1)
 
 
 @kernel()
@@ -112,26 +112,16 @@ def share_batch(j, m, K, index, address, at):
 
 
 @kernel()
-def share_tokens(m, p, row, K4, P, h, reach, total, cum, token, other, words, clock, stream):
-    """m tokens of an entry, one or two at a time: how many fall beyond each component.
+def share_tokens(m, p, row, K4, P, h, shape, total, cum, token, found, words, clock, stream):
+    """m tokens of an entry, one by one, given h.
 
-    The arrays come one by one: to pass all of `Particles` on takes as long as a token.
+    The arrays come one by one too: to pass all of `Particles` on takes as long as a token.
     """
     add_rows(total, P, h, p, row, K4)
-    while m > 0:
-        two = m > 1
-        m -= 2
+    for _ in range(m):
         place_single(token, words, take_words(stream, words, clock, P), total, P)
-        if two:
-            place_single(other, words, take_words(stream, words, clock, P), total, P)
-        put(cum, 0, P, 0)
-        for k in range(0, K4, 4):
-            o = row + k
-            a, b, c, d = p[o], p[o + 1], p[o + 2], p[o + 3]
-            if two:
-                count_two_beyond(reach, h, k * P, P, cum, token, other, a, b, c, d)
-            else:
-                count_beyond(reach, h, k * P, P, cum, token, a, b, c, d)
+        find(h, P, p, row, K4, cum, token, found, ONE, ZERO)
+        give(shape, P, found)
 
 
 @kernel()
@@ -144,24 +134,15 @@ def move(stream, J, K, at):
     index = U(0)
     for k in range(K):
         put(at.shape, k * P, P, at.alpha[k])
-    put(at.reach, 0, K4 * P, np.uint32(0))
-    n = 0
     for j in range(J):
         m = at.placed[j]
         if m > HEAVY:
             index = share_batch(j, m, K, index, address, at)
         elif m > 0:
-            n += m
             share_tokens(
-                m, at.single_p, j * K4, K4, P, at.h, at.reach, at.single_total, at.single_cum,
-                at.single_token, at.other_token, at.words, at.clock, stream,
+                m, at.single_p, j * K4, K4, P, at.h, at.shape, at.single_total, at.single_cum,
+                at.single_token, at.single_found, at.words, at.clock, stream,
             )  # fmt: skip
-    for i in range(P):
-        before = n
-        for k in range(K):
-            beyond = np.int64(at.reach[k * P + i]) if k < K - 1 else 0
-            at.shape[k * P + i] += before - beyond
-            before = beyond
 
 
 @kernel()
@@ -210,18 +191,15 @@ def settle(total, squares, stream, J, K, n_moves, at):
 
 
 @kernel()
-def see_token(p, row, K4, P, shape, weight, total, cum, token, is_open, words, clock, stream):
+def see_token(p, row, K4, P, shape, weight, total, cum, token, found, words, clock, stream):
     """One token of an entry: the weights, then a component in every particle.
 
     Gives the sum of the weights and that of their squares.
     """
     add_rows(total, P, shape, p, row, K4)
     place(token, words, take_words(stream, words, clock, P), total, P)
-    put(cum, 0, P, 0.0)
-    put(is_open, 0, P, 1.0)
-    for k in range(0, K4, 4):
-        o = row + k
-        give(shape, k * P, P, cum, token, is_open, p[o], p[o + 1], p[o + 2], p[o + 3])
+    find(shape, P, p, row, K4, cum, token, found, 1.0, 0.0)
+    give(shape, P, found)
     return multiply(weight, total, P)
 
 
@@ -343,7 +321,7 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
                 if turn < at.batch[j] <= singly:
                     total, squares = see_token(
                         at.p, j * K4, K4, P, at.shape, at.weight, at.total, at.cum, at.token,
-                        at.is_open, at.words, at.clock, stream,
+                        at.found, at.words, at.clock, stream,
                     )  # fmt: skip
                     at.placed[j] += 1
                     seen += 1

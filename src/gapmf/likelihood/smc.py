@@ -36,6 +36,7 @@ _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond e
 # and is too little where moves mix slowly.
 _WITHIN_COUNTS = 7.0
 _WITHIN_FACTOR = 1.5
+_ROUNDING = 1e-14  # of a logarithm, as a part: all that is left where the weights are equal
 
 # Above it the islands hardly agree, and one may dominate: neither the correction of the
 # logarithm nor the error bar is then what it says.
@@ -112,10 +113,13 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     spread = (relative / mean).var(axis=0, ddof=1)
     between = np.maximum(spread, log_values.var(axis=0, ddof=1)) / R
     expected = _WITHIN_FACTOR * within.mean(axis=0) / R
-    variance = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
+    mixed = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
+    values = top + np.log(mean)
+    rounding = _ROUNDING * (1.0 + np.abs(values))
+    variance = np.maximum(np.maximum(mixed, between), rounding**2)
     std_error = np.sqrt(variance)
     return Estimates(
-        values=top + np.log(mean) + 0.5 * np.minimum(variance, 1.0),
+        values=values + 0.5 * np.minimum(variance, 1.0),
         std_errors=std_error,
         ess=n_particles / (1.0 + n_particles * variance),
         reliable=std_error <= _LARGEST_STD_ERROR,
