@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from gapmf import GaP
+from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
@@ -37,7 +37,10 @@ def some_steps():
         engine.state = State(L, 3)
         s = engine.advance(model, sweeps)
         out += [s.c_sum, s.h_sum, engine.state.L]
-    return out
+    X = np.array([[3, 2, 1], [5, 0, 360]])  # one by one, in batches, and moved
+    model = GaP([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.5, 0.2, 0.0]], alpha=[0.05, 1.0, 3.0])
+    ll = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=32)
+    return [*out, ll.per_sample, ll.std_errors]
 
 
 def test_compiled_and_uncompiled_agree(tmp_path):

@@ -80,13 +80,14 @@ def test_polynomial_refuses_with_its_memory():
 
 def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
     model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 12)))
-    with pytest.raises(TooCostlyError, match=r"years\), over the limit.*fewer components"):
-        log_marginal_likelihood([[500, 500, 500]], model)
-    with pytest.raises(TooCostlyError, match=r"than there are.*fewer components"):
+    with pytest.raises(TooCostlyError, match=r"years\), over the limit.*\"auto\", which estimates"):
+        log_marginal_likelihood([[60, 60, 60]], model, "enumerate")
+    with pytest.raises(TooCostlyError, match=r"than there are.*\"auto\", which estimates"):
         log_marginal_likelihood([[500, 500, 500]], model, "quadrature")
     small = GaP(model.W[:, :3])
-    with pytest.raises(TooCostlyError, match="larger max_cost"):
-        log_marginal_likelihood([[500, 500, 500]], small, max_cost=10.0)
+    for method in ("auto", "smc"):
+        with pytest.raises(TooCostlyError, match="larger max_cost"):
+            log_marginal_likelihood([[500, 500, 500]], small, method, max_cost=10.0)
 
 
 def test_auto_takes_the_cheapest_by_the_sample_alone():

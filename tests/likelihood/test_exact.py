@@ -101,7 +101,8 @@ def test_one_feature_recursion(model, v):
     assume(model.W.min() > 0)
     expected = naive.one_feature_probabilities(v, model.W[0], model.alpha, model.beta)[v]
     assume(expected > 1e-300)
-    value = log_marginal_likelihood([[v]], model, max_cost=1e9 if v < 40 else 1e12)
+    value = log_marginal_likelihood([[v]], model)
+    assume(value.std_error == 0.0)  # else it is estimated
     assert close(value.total, np.log(expected), 1e-9)
 
 

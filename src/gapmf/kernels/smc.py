@@ -55,7 +55,7 @@ def padded(K):
 
 @kernel()
 def draw_activations(stream, K, at):
-    """g_k ~ Gamma(α_k + L_k, 1) for every particle, L being its parent's."""
+    """g_k ~ Gamma(α_k + L_k, 1) for every particle, L being its parent's: Eq. 38."""
     P = at.weight.size
     n = K * P
     words = at.own_words

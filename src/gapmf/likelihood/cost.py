@@ -133,19 +133,19 @@ def refuse_if_too_costly(
     if method == "enumerate":
         log10_terms = costs.log_terms[worst] / math.log(10)
         reason = f"10^{log10_terms:.1f} terms for its worst sample, {reason}"
-    elif method != "auto":
+    elif method in EXACT_METHODS:
         gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
         if gib > most:
             reason = f"{gib:.2g} GiB a thread, over the limit of {most:g} GiB"
     cheapest = float(costs.operations.min(axis=0).sum())
-    if method != "auto" and cheapest <= max_cost:
-        advice = f'use method="auto", which needs {_amount(cheapest)}'
-    elif needed < 1e14:
+    if method in ("auto", "smc"):
         advice = "use fewer components or samples, or a larger max_cost"
+    elif cheapest <= max_cost:
+        advice = f'use method="auto", which needs at most {_amount(cheapest)}'
     else:
-        advice = "use fewer components"
+        advice = 'use method="auto", which estimates where no exact method will do'
     raise TooCostlyError(
-        f'the exact likelihood by "{method}" needs {reason} (worst sample: row {int(row[worst])} '
+        f'the likelihood by "{method}" needs {reason} (worst sample: row {int(row[worst])} '
         f"of X, with {int(total[worst])} counts); {advice}"
     )
 

@@ -109,10 +109,9 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     R = log_values.shape[0]
     top = log_values.max(axis=0)
     relative = np.exp(log_values - top)
-    mean = relative.mean(axis=0)
-    spread = (relative / mean).var(axis=0, ddof=1)
-    between = np.maximum(spread, log_values.var(axis=0, ddof=1)) / R
-    expected = _WITHIN_FACTOR * within.mean(axis=0) / R
+    mean = _mean(relative)
+    between = np.maximum(_variance(relative / mean), _variance(log_values)) / R
+    expected = _WITHIN_FACTOR * _mean(within) / R
     mixed = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
     values = top + np.log(mean)
     rounding = _ROUNDING * (1.0 + np.abs(values))
@@ -124,6 +123,19 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
         ess=n_particles / (1.0 + n_particles * variance),
         reliable=std_error <= _LARGEST_STD_ERROR,
     )
+
+
+def _mean(islands: Array) -> Array:
+    """The mean over islands. (NumPy's own may add in another order when N is 1.)"""
+    total = np.zeros(islands.shape[1])
+    for island in islands:
+        total += island
+    return total / len(islands)
+
+
+def _variance(islands: Array) -> Array:
+    R = len(islands)
+    return _mean((islands - _mean(islands)) ** 2) * (R / (R - 1))
 
 
 def stream_names(rows: sp.csr_array, n: int) -> list[int]:

@@ -1,0 +1,258 @@
+"""The estimated likelihood: against exact values, with the error that it states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import naive
+from gapmf import GaP, NegativeMultinomial, log_marginal_likelihood
+from gapmf.kernels import smc as kernel
+from gapmf.kernels.particles import make_particles
+from gapmf.likelihood import smc
+from gapmf.likelihood.exact import scaled_probabilities
+
+
+def some_problem(rng):
+    """A model with K = 2 … 4 and a sample of up to 5,000 counts: overlap, zeros, α from 0.05."""
+    K, F, kind = rng.integers(2, 5), rng.integers(1, 9), rng.integers(3)
+    W = rng.gamma(0.5 if kind else 3.0, 1.0, (F, K))
+    if kind == 2:
+        W[rng.random((F, K)) < 0.4] = 0.0
+    W *= 10 ** rng.uniform(-1, 2.5 if K < 4 else 1.5)
+    model = GaP(W, 10 ** rng.uniform(np.log10(0.05), np.log10(5), K), 10 ** rng.uniform(-0.5, 0.5))
+    x = model.sample(1, random_state=rng)
+    if rng.random() < 0.3:  # not what the model expects
+        x = rng.poisson(10 ** rng.uniform(0, 2.5 if K < 4 else 1.5, (1, F))) * (W.sum(axis=1) > 0)
+    return model, x if x.sum() <= 5000 else x * 5000 // x.sum()
+
+
+def test_exact_values_lie_within_the_error_bars():
+    """Of 200 random problems at least 97 % within three standard errors, and no bias beside it."""
+    rng = np.random.default_rng(1)
+    z = []
+    while len(z) < 200:
+        model, x = some_problem(rng)
+        exact = log_marginal_likelihood(x, model)
+        if exact.std_error > 0:
+            continue
+        estimate = log_marginal_likelihood(x, model, "smc", random_state=len(z))
+        if estimate.methods[0] == "smc":
+            z.append((estimate.total - exact.total) / estimate.std_error)
+    z = np.array(z)
+    assert (np.abs(z) <= 3).mean() >= 0.97
+    assert abs(z.mean()) < 0.25
+    assert 0.6 < np.sqrt((np.clip(z, -4, 4) ** 2).mean()) < 1.3
+
+
+def estimates(model, v, n_runs, n_particles, seed=0):
+    """exp(log-estimate − exact) of independent runs of a single island."""
+    v = np.asarray(v)
+    features = np.flatnonzero(v)
+    counts = v[features].astype(np.int64)
+    p, log_scale = scaled_probabilities(model.W[features], model.column_norms + model.beta)
+    at = make_particles(n_particles, model.n_components, features.size)
+    J = features.size
+    rows = np.arange(n_runs + 1) * J
+    values, variances = np.empty((2, n_runs))
+    kernel.estimates(
+        rows, np.tile(np.arange(J), n_runs), np.tile(counts, n_runs), p, model.alpha,
+        np.uint64(seed), np.arange(n_runs, dtype=np.uint64), 1, at, values, variances,
+    )  # fmt: skip
+    exact = log_marginal_likelihood(v[None], model).total
+    constant = smc._constants(smc.take_block(sp.csr_array(v[None]), np.array([0])), log_scale)
+    constant -= model.alpha @ np.log1p(model.column_norms / model.beta)
+    return np.exp(values + constant - exact), variances
+
+
+@pytest.mark.parametrize(
+    ("W", "alpha", "v", "n_runs", "n_particles"),
+    [
+        ([[3.0, 1.0], [0.5, 2.0]], [0.3, 0.8], [2, 1], 20_000, 4),
+        ([[3.0, 1.0], [0.5, 2.0], [1.0, 1.0]], [0.3, 0.8], [7, 6, 3], 20_000, 8),  # with moves
+        ([[3.0, 0.0, 1.0], [0.5, 2.0, 0.3], [1.0, 4.0, 0.0]], [0.2, 1.0, 2.0], [9, 8, 5], 9_000, 8),
+        ([[30.0, 10.0], [5.0, 20.0]], [0.5, 2.0], [900, 700], 800, 16),  # in batches
+        ([[30.0, 10.0], [5.0, 20.0], [1.0, 0.0]], [0.5, 2.0], [700, 0, 2], 800, 16),
+    ],
+)  # fmt: skip
+def test_the_probability_is_estimated_without_bias(W, alpha, v, n_runs, n_particles):
+    ratios, variances = estimates(GaP(W, alpha), v, n_runs, n_particles)
+    error = ratios.std() / np.sqrt(n_runs)
+    assert error < 0.04
+    assert abs(ratios.mean() - 1.0) < 4 * error
+    # What the weights within a run say about the variance is of the right size.
+    assert 0.2 < variances.mean() / ratios.var() < 3.0
+
+
+def a_data_set(N=12, K=6, F=30):
+    rng = np.random.default_rng(3)
+    model = GaP(rng.gamma(0.3, 10.0, (F, K)), alpha=10 ** rng.uniform(-1, 0.5, K))
+    return model.sample(N, random_state=1), model
+
+
+def test_company_order_format_and_threads_do_not_matter():
+    X, model = a_data_set()
+    base = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    assert (base.std_errors > 0).all()
+    order = np.random.default_rng(1).permutation(len(X))
+    for n_jobs in (1, 2, 5):
+        again = log_marginal_likelihood(
+            sp.csc_array(X[order]), model, "smc", random_state=5, n_jobs=n_jobs, n_particles=64
+        )
+        np.testing.assert_array_equal(again.per_sample, base.per_sample[order])
+        np.testing.assert_array_equal(again.std_errors, base.std_errors[order])
+    for n in (0, 7):
+        alone = log_marginal_likelihood(X[[n]], model, "smc", random_state=5, n_particles=64)
+        assert alone.total == base.per_sample[n]
+        assert alone.std_errors[0] == base.std_errors[n]
+    other = log_marginal_likelihood(X, model, "smc", random_state=6, n_particles=64)
+    assert (other.per_sample != base.per_sample).all()
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    X, model = a_data_set()
+    base = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    monkeypatch.setattr(smc, "_BLOCK_COST", 1.0)
+    singly = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    np.testing.assert_array_equal(singly.per_sample, base.per_sample)
+
+
+def test_equal_samples_share_their_error():
+    X, model = a_data_set(N=3)
+    once = log_marginal_likelihood(X, model, "smc", random_state=0)
+    often = log_marginal_likelihood(X[[0, 1, 0, 0, 2]], model, "smc", random_state=0)
+    np.testing.assert_array_equal(often.per_sample, once.per_sample[[0, 1, 0, 0, 2]])
+    expected = np.sqrt(((np.array([3, 1, 1]) * once.std_errors) ** 2).sum())
+    assert often.std_error == pytest.approx(expected, rel=1e-12)
+    assert once.std_error == pytest.approx(np.sqrt((once.std_errors**2).sum()), rel=1e-12)
+
+
+def test_more_particles_err_less():
+    X, model = a_data_set()
+    few = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=128)
+    many = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=2048)
+    assert 0.15 < many.std_error / few.std_error < 0.4
+    assert abs(many.total - few.total) < 4 * few.std_error
+    assert (many.ess > few.ess).all()
+    assert (many.ess < 2048).all()
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_one_feature_at_twenty_components(alpha):
+    w = np.random.default_rng(0).gamma(0.5, 3.0, (1, 20))
+    model = GaP(w, alpha)
+    v = np.array([1, 5, 40, 150])
+    p = naive.one_feature_probabilities(150, w[0], model.alpha, model.beta)[v]
+    ll = log_marginal_likelihood(v[:, None], model, "smc", random_state=0)
+    assert (np.abs(ll.per_sample - np.log(p)) < 4 * ll.std_errors).all()
+    assert ll.std_errors.max() < 0.4
+    assert ll.reliable.all()
+
+
+def test_what_needs_no_chance_has_no_error():
+    """No counts, one column, columns without a common feature, equal columns."""
+    model = GaP([[3.0, 0.0], [1.0, 0.0], [0.0, 2.0]], alpha=[0.3, 4.0], beta=[1.0, 0.5])
+    X = np.array([[0, 0, 0], [4, 1, 0], [0, 0, 900], [5, 2, 7]])
+    ll = log_marginal_likelihood(X, model, "smc", random_state=0)
+    np.testing.assert_allclose(ll.per_sample, log_marginal_likelihood(X, model).per_sample, 1e-12)
+    assert ll.methods.tolist() == ["enumerate"] * 3 + ["smc"]
+    assert (ll.std_errors[:3] == 0).all()
+    assert np.isinf(ll.ess[:3]).all()
+    assert ll.std_error < 1e-8
+    assert ll.reliable.all()
+    one = NegativeMultinomial.from_rates(6.0, 1.0, [2.0, 3.0])
+    equal = GaP(np.repeat([[2.0], [3.0]], 3, axis=1), alpha=[1.0, 2.0, 3.0])
+    ll = log_marginal_likelihood([[40, 30]], equal, "smc", random_state=0)
+    assert ll.total == pytest.approx(one.logpmf([40, 30]), rel=1e-12)
+    assert ll.std_error < 1e-8
+
+
+def test_what_cannot_be_is_impossible():
+    model = GaP([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]], alpha=[0.5, 1.0, 2.0])
+    ll = log_marginal_likelihood([[2, 0, 1], [3, 2, 1]], model, "smc", random_state=0)
+    exact = log_marginal_likelihood([[2, 0, 1]], model)
+    assert ll.per_sample[1] == -np.inf
+    assert ll.methods.tolist() == ["smc", "impossible"]
+    assert ll.std_errors[1] == 0
+    assert abs(ll.per_sample[0] - exact.total) < 4 * ll.std_errors[0]
+    nothing = log_marginal_likelihood([[0, 0], [1, 0]], GaP(np.zeros((2, 3))), "smc")
+    np.testing.assert_array_equal(nothing.per_sample, [0.0, -np.inf])
+
+
+def test_large_counts_and_tiny_alpha():
+    model = GaP([[300.0, 1.0], [20.0, 900.0], [5.0, 5.0]], alpha=0.01, beta=[0.1, 3.0])
+    X = [[100_000, 3, 0], [50_000, 50_000, 1], [0, 0, 100_000], [0, 1, 1]]
+    exact = log_marginal_likelihood(X, model)
+    assert exact.std_error == 0
+    ll = log_marginal_likelihood(X, model, "smc", random_state=0)
+    assert (np.abs(ll.per_sample - exact.per_sample) < 4 * ll.std_errors).all()
+    assert ll.std_errors.max() < 0.3
+    tiny = GaP([[3.0, 1.0], [1.0, 2.0]], alpha=[1e-100, 1e-90])
+    exact = log_marginal_likelihood([[3, 2]], tiny).total
+    ll = log_marginal_likelihood([[3, 2]], tiny, "smc", random_state=0)
+    assert abs(ll.total - exact) < 4 * ll.std_error + 1e-9
+    vast = GaP([[3.0, 1.0], [1.0, 2.0]], alpha=1.0)
+    counts = [[10**9, 10**9]]
+    ll = log_marginal_likelihood(counts, vast, "smc", random_state=0)
+    assert abs(ll.total - naive_two_features(counts[0], vast)) < 4 * ll.std_error + 1e-3
+
+
+def naive_two_features(v, model):
+    """log p(v) at K = 2, α = 1: the integral over θ by a fine sum around its maximum."""
+    from scipy.special import gammaln
+
+    n = np.array(v, dtype=float)
+    p = model.W / (model.column_norms + model.beta)
+    u = np.linspace(1e-9, 1 - 1e-9, 4_000_001)
+    f = n @ np.log(p[:, :1] * u + p[:, 1:] * (1 - u))
+    top = f.max()
+    expectation = top + np.log(np.exp(f - top).sum() * (u[1] - u[0]))
+    constant = gammaln(2 + n.sum()) - gammaln(n + 1).sum()
+    return expectation + constant - np.log1p(model.column_norms / model.beta).sum()
+
+
+def test_auto_estimates_only_where_it_must():
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(1.0, 10.0, (5, 12)))
+    X = np.array([[0] * 5, [1, 0, 1, 0, 0], [40, 30, 20, 10, 0], [2, 0, 0, 0, 0]])
+    ll = log_marginal_likelihood(X, model, random_state=0)
+    assert (ll.methods == "smc").tolist() == [False, False, True, False]
+    np.testing.assert_array_equal(ll.std_errors > 0, ll.methods == "smc")
+    assert "smc 1" in ll.method
+    alone = log_marginal_likelihood(X[[2]], model, "smc", random_state=0)
+    assert alone.total == ll.per_sample[2]
+    assert ll.std_errors[2] == alone.std_errors[0]
+
+
+def test_a_poor_estimate_says_so():
+    rng = np.random.default_rng(0)
+    model = GaP(1.0 + rng.gamma(1.0, 1.0, (200, 30)), alpha=0.02)
+    x = rng.multinomial(3000, np.full(200, 1 / 200))[None]
+    poor = log_marginal_likelihood(x, model, "smc", random_state=0, n_particles=32)
+    assert not poor.reliable[0]
+    assert poor.ess[0] < 8
+
+
+def test_arguments_are_checked():
+    model = GaP([[1.0, 2.0]])
+    for bad in (0, 31, 2.5, None):
+        with pytest.raises(ValueError, match="n_particles must be a whole number, 32 or more"):
+            log_marginal_likelihood([[1]], model, "smc", n_particles=bad)
+    with pytest.raises(ValueError, match="can be told apart"):
+        log_marginal_likelihood([[1]], model, "smc", n_particles=10**8)
+    with pytest.raises(ValueError, match="random_state must be"):
+        log_marginal_likelihood([[1]], model, "smc", random_state="seed")
+
+
+def test_names_of_streams_are_stable():
+    """They must not change from one machine, process or version to the next."""
+    rows = sp.csr_array(np.array([[0, 3, 0, 1], [3, 0, 0, 1]]))
+    first, second = smc.stream_names(rows, 0), smc.stream_names(rows, 1)
+    assert len({*first, *second}) == 2 * smc.N_ISLANDS
+    wide = sp.csr_array((rows.data, rows.indices.astype(np.int64), rows.indptr), rows.shape)
+    assert smc.stream_names(wide, 0) == first
+    assert first[0] == FIRST_NAME
+
+
+FIRST_NAME = 13066567474572485859
