@@ -85,6 +85,35 @@ def test_the_probability_is_estimated_without_bias(W, alpha, v, n_runs, n_partic
     assert 0.2 < variances.mean() / ratios.var() < 3.0
 
 
+def test_resampling_is_fair():
+    """Over all u, a particle has as many children, on average, as its weight asks for."""
+    at = make_particles(8, 2, 1)
+    weight = np.array([0.1, 3.0, 0.0, 1.0, 1.0, 0.4, 2.2, 0.3])
+    children = np.zeros(8)
+    levels = (np.arange(2000) + 0.5) / 2000
+    for u in levels:
+        at.weight[:] = weight
+        kernel.resample(u, weight.sum(), at)
+        children += np.bincount(at.parent, minlength=8)
+        assert (at.weight == 1.0).all()
+    np.testing.assert_allclose(children / 2000, 8 * weight / weight.sum(), atol=1e-3)
+
+
+@pytest.mark.parametrize("sd", [0.1, 0.7])
+def test_islands_make_an_estimate_and_its_error(sd):
+    """Islands with log-normal errors of mean 1: the logarithm's bias is gone, the error right."""
+    N, R = 20_000, smc.N_ISLANDS
+    rng = np.random.default_rng(0)
+    islands = rng.normal(-0.5 * sd**2, sd, (R, N))
+    within = np.full((R, N), np.expm1(sd**2) / smc._WITHIN_FACTOR)
+    found = smc.combine(islands, within, 512)
+    assert abs(found.values.mean()) < 0.1 * 0.5 * sd**2 / R + 4 * found.values.std() / np.sqrt(N)
+    assert 0.75 < (found.values / found.std_errors).std() < 1.05
+    assert (np.abs(found.values) < 3 * found.std_errors).mean() > 0.99
+    alone = smc.combine(islands, 0.0 * within, 512)  # what is within sees nothing
+    assert (np.abs(alone.values) < 3 * alone.std_errors).mean() > 0.97
+
+
 def a_data_set(N=12, K=6, F=30):
     rng = np.random.default_rng(3)
     model = GaP(rng.gamma(0.3, 10.0, (F, K)), alpha=10 ** rng.uniform(-1, 0.5, K))
