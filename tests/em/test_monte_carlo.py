@@ -8,13 +8,17 @@ from chains import one_sweep
 from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
-from gapmf.em.monte_carlo import STEPS, fit_paper, paper_sweeps
+from gapmf.em import monte_carlo
 from gapmf.em.record import History
-from gapmf.em.start import mean_start
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
+from gapmf.settings import MONTE_CARLO, check_settings
 
-ALGORITHMS = list(STEPS)
+ALGORITHMS = MONTE_CARLO
+
+
+def settings_for(X, **parameters):
+    return check_settings(GammaPoissonMF(**parameters).get_params(), check_counts(X))
 
 
 def counts(N=120, F=30, K=3, seed=0):
@@ -26,37 +30,60 @@ def counts(N=120, F=30, K=3, seed=0):
     return X
 
 
-@pytest.mark.parametrize("expectations", [False, True])
-def test_mcem_c_keeps_the_means(expectations):
+@pytest.mark.parametrize("learn_alpha", [False, True])
+@pytest.mark.parametrize(
+    "schedule", [{"schedule": "paper", "n_draws": 3, "n_burn_in": 1}, {"schedule": "saem"}, {}]
+)
+@pytest.mark.filterwarnings("ignore:mcem-c stopped after 40")
+def test_mcem_c_keeps_the_means(schedule, learn_alpha):
     """Σ_k (α_k/β_k) w_fk = v̄_f after every iteration, to rounding."""
     X = counts()
     alpha, beta = np.array([0.1, 1.0, 5.0]), np.array([2.0, 0.3, 1.0])
     seen = []
-    model = GaP(mean_start(X.mean(axis=0), alpha, beta), alpha, beta)
-    engine = LocalEngine().load(check_counts(X), seed=0)
-    history = History([lambda record: seen.append(record.model)])
-    sweeps = Sweeps(3, 1, expectations=expectations)
-    fit_paper(engine, model, "mcem-c", sweeps, max_iter=40, history=history)
+    GammaPoissonMF(
+        3,
+        alpha=alpha,
+        beta=beta,
+        learn_alpha=learn_alpha,
+        max_iter=40,
+        random_state=0,
+        callbacks=[lambda record: seen.append(record.model)],
+        **schedule,
+    ).fit(X)
     assert len(seen) == 40
+    assert (seen[-1].alpha != alpha).all() == learn_alpha
     for m in seen:
-        expected = m.W @ (alpha / beta)
+        expected = m.W @ (m.alpha / m.beta)
         np.testing.assert_allclose(expected, X.mean(axis=0), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_fit_is_the_same_bits_however_it_is_run(algorithm):
+PAPER = {"schedule": "paper", "n_draws": 3, "n_burn_in": 2, "max_iter": 6}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *({"algorithm": algorithm, **PAPER} for algorithm in ALGORITHMS),
+        *({"algorithm": algorithm, "max_iter": 130} for algorithm in ALGORITHMS),
+        {"learn_alpha": True, "max_iter": 130},
+        {"learn_alpha": "shared", **PAPER},
+        {"schedule": "saem", "max_iter": 80},
+    ],
+    ids=str,
+)
+def test_a_fit_is_the_same_bits_however_it_is_run(parameters):
     X = counts()
+    settings = settings_for(X, n_components=4, alpha=0.4, tol=1e-4, **parameters)
 
     def fit(data, engine):
         engine.load(check_counts(data), seed=5)
-        model = GaP(mean_start(X.mean(axis=0), np.full(4, 0.4), np.ones(4)), alpha=0.4)
-        sweeps = paper_sweeps(algorithm, 3, 2)
-        return fit_paper(engine, model, algorithm, sweeps, max_iter=6, history=History()).W
+        rng = np.random.default_rng(0)
+        return monte_carlo.fit(engine, settings, rng, History()).model.W
 
     reference = fit(X, LocalEngine())
     assert np.isfinite(reference).all()
     for n_jobs in (1, 2, 5):
-        for block_size in (None, 1, 64, 1000):
+        for block_size in (None, 7, 1000):
             W = fit(X, LocalEngine(n_jobs, block_size))
             np.testing.assert_array_equal(W, reference)
     np.testing.assert_array_equal(fit(sp.csc_array(X), LocalEngine(2)), reference)
@@ -69,7 +96,7 @@ def test_a_step_of_mcem_h_is_the_papers():
     model = GaP(rng.gamma(1.0, 1.0, (5, 2)))
     engine = LocalEngine().load(check_counts(X), seed=2)
     s = engine.advance(model, Sweeps(1, expectations=True))
-    W = STEPS["mcem-h"](s, model)
+    W = monte_carlo.m_step(settings_for(X, n_components=2, algorithm="mcem-h"))(s, model).W
     first = np.full((6, 2), -1)
     _, h, _ = one_sweep(X, model, first, seed=2)
     ratio = sum(h[n][None] * (X[n] / (model.W @ h[n]))[:, None] for n in range(6))
@@ -90,6 +117,7 @@ def test_near_the_maximum_the_mean_is_the_maximum(algorithm, scale):
         3,
         algorithm=algorithm,
         init=top.components_,
+        schedule="paper",
         n_draws=150,
         n_burn_in=10,
         max_iter=120,
@@ -110,7 +138,13 @@ def test_the_spare_column_shrinks_under_mcem_c_only():
     share = {}
     for algorithm in ALGORITHMS:
         est = GammaPoissonMF(
-            3, algorithm=algorithm, n_draws=30, n_burn_in=30, max_iter=100, random_state=0
+            3,
+            algorithm=algorithm,
+            schedule="paper",
+            n_draws=30,
+            n_burn_in=30,
+            max_iter=100,
+            random_state=0,
         ).fit(X)
         share[algorithm] = est.model_.shares.min()
     assert share["mcem-c"] < 0.08
@@ -120,7 +154,7 @@ def test_the_spare_column_shrinks_under_mcem_c_only():
 
 def test_the_estimator_follows_the_papers_protocol():
     X = counts()
-    est = GammaPoissonMF(3, algorithm="mcem-c", n_draws=2, n_burn_in=3, max_iter=7, random_state=4)
+    est = GammaPoissonMF(3, schedule="paper", n_draws=2, n_burn_in=3, max_iter=7, random_state=4)
     est.fit(X)
     assert est.n_iter_ == 7
     assert est.converged_ is False
@@ -141,7 +175,7 @@ def test_the_first_iteration_starts_from_the_papers_point(monkeypatch):
     monkeypatch.setattr(
         LocalEngine, "advance", lambda self, m, s: (seen.append((m, s)), advance(self, m, s))[1]
     )
-    GammaPoissonMF(4, algorithm="mcem-ch", alpha=2.0, beta=0.5, max_iter=1).fit(X)
+    GammaPoissonMF(4, algorithm="mcem-ch", alpha=2.0, beta=0.5, schedule="paper", max_iter=1).fit(X)
     model, sweeps = seen[0]
     expected = np.tile(X.mean(axis=0)[:, None] * 0.25 / 4, (1, 4))
     np.testing.assert_allclose(model.W, expected, rtol=1e-15)
@@ -152,7 +186,7 @@ def test_a_refit_forgets_what_exact_moments_left():
     X = counts(40, 6)
     est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
     assert hasattr(est, "certificate_")
-    est.set_params(algorithm="mcem-c", n_draws=1, n_burn_in=0, max_iter=2).fit(X)
+    est.set_params(algorithm="mcem-c", schedule="paper", n_draws=1, n_burn_in=0, max_iter=2).fit(X)
     assert not hasattr(est, "certificate_")
     assert not hasattr(est, "log_likelihood_")
 
@@ -160,10 +194,13 @@ def test_a_refit_forgets_what_exact_moments_left():
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"n_draws": 0}, "n_draws must be a whole number, 1 or more"),
-        ({"n_burn_in": -1}, "n_burn_in must be a whole number, 0 or more"),
-        ({"schedule": "fast"}, "unknown schedule 'fast': known are 'paper'"),
-        ({"n_init": 3}, "n_init must be 1 with algorithm='mcem-c'"),
+        ({"schedule": "paper", "n_draws": 0}, "n_draws must be a whole number, 1 or more"),
+        ({"schedule": "paper", "n_burn_in": -1}, "n_burn_in must be a whole number, 0 or more"),
+        ({"n_draws": 5}, "n_draws is for schedule='paper' only, but the schedule is 'adaptive'"),
+        ({"schedule": "saem", "n_burn_in": 5}, "n_burn_in is for schedule='paper' only"),
+        ({"schedule": "fast"}, "unknown schedule 'fast': known are 'adaptive', 'paper', 'saem'"),
+        ({"algorithm": "mcem-ch", "learn_alpha": True}, "'mcem-ch' cannot learn alpha"),
+        ({"learn_alpha": "both"}, "learn_alpha must be False, True, 'component'"),
         ({"algorithm": "exact", "n_draws": 5}, "n_draws is for Monte Carlo only"),
         ({"algorithm": "em-c", "n_burn_in": 5}, "n_burn_in is for Monte Carlo only"),
     ],
@@ -179,7 +216,7 @@ def test_ctrl_c_keeps_what_there_is():
             raise KeyboardInterrupt
 
     est = GammaPoissonMF(
-        2, algorithm="mcem-c", n_draws=1, n_burn_in=0, max_iter=50, random_state=0, callbacks=[stop]
+        2, schedule="paper", n_draws=1, n_burn_in=0, max_iter=50, random_state=0, callbacks=[stop]
     )
     with pytest.raises(KeyboardInterrupt):
         est.fit(counts())

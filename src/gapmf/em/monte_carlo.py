@@ -45,9 +45,7 @@ def m_step(settings: Settings) -> MStep:
     return learn
 
 
-def fit(
-    engine: Engine, settings: Settings, rng: np.random.Generator, history: History
-) -> Outcome:
+def fit(engine: Engine, settings: Settings, rng: np.random.Generator, history: History) -> Outcome:
     """Fit by the schedule of the settings."""
     model = first_model(engine, settings, rng)
     if settings.schedule == "paper":
