@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,9 +52,22 @@ def fit(engine: Engine, settings: Settings, rng: np.random.Generator, history: H
     model = first_model(engine, settings, rng)
     if settings.schedule == "paper":
         return Outcome(_fit_paper(engine, model, settings, history), False, False)
+    return _walk(engine, settings, rng, history)(model)
+
+
+def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
+    """A short fit from a model that is given as `init`, by the adaptive schedule's steps."""
+    adaptive = dataclasses.replace(settings, schedule="adaptive", max_iter=10**6)
+    walk = _walk(engine, adaptive, rng, History())
+    return walk.short(first_model(engine, settings, rng))
+
+
+def _walk(
+    engine: Engine, settings: Settings, rng: np.random.Generator, history: History
+) -> Walk:
     n_features = int((engine.totals > 0).sum())
     n_parameters = settings.alpha.size * (n_features + (settings.learn_alpha is not None))
-    walk = Walk(
+    return Walk(
         engine,
         _pace(engine, settings),
         Rule(
@@ -64,7 +79,6 @@ def fit(engine: Engine, settings: Settings, rng: np.random.Generator, history: H
         max_iter=settings.max_iter,
         history=history,
     )
-    return walk(model)
 
 
 def _pace(engine: Engine, settings: Settings) -> Pace:

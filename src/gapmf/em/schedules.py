@@ -67,6 +67,9 @@ class Pace(Protocol):
     def begin(self) -> None:
         """Start at a new point."""
 
+    def settle(self) -> None:
+        """Look for little noise rather than for new ways."""
+
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
 
@@ -96,6 +99,11 @@ class Adaptive:
         self._momentum.rest()
         self._momentum.floor = self._floor
         self._draw(1)
+
+    def settle(self) -> None:
+        """Look for little noise rather than for new ways."""
+        self._momentum.floor = 0.0
+        self._draw(4)
 
     def _draw(self, n_draws: int) -> None:
         self.n_draws = n_draws
@@ -142,6 +150,10 @@ class Saem:
         """Start at a new point."""
         self._mean: Statistics | None = None
         self._j = 0
+
+    def settle(self) -> None:
+        """Look for little noise rather than for new ways."""
+        self._j = 1
 
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
@@ -208,12 +220,13 @@ class Walk:
         history, pace = self._history, self._pace
         restarts = 0
         before: Point | None = None
-        while len(history) < self._max_iter:
+        while True:
             n_sweeps = self._n_sweeps
             model, total = self._window(model)
-            if history.stopped:
-                break
-            here = self._look(pace.resting_point(model, total))
+            rest = pace.resting_point(model, total)
+            if history.stopped or len(history) >= self._max_iter:
+                return Outcome(rest, False, False)
+            here = self._look(rest)
             if before is not None:
                 gained = gain(before, here)
                 turn = pace.turn(gained, self._rule.met(gained, self._n_sweeps - n_sweeps))
@@ -228,7 +241,15 @@ class Walk:
                 if turn is Turn.FROM_REST:
                     model = here.model
             before = here
-        return Outcome(model, False, False)
+
+    def short(self, model: GaP) -> GaP:
+        """A short way from a model that is near: two windows to move, and one of little noise."""
+        self._pace.begin()
+        for _ in range(2):
+            model, _ = self._window(model)
+        self._pace.settle()
+        model, total = self._window(model)
+        return self._pace.resting_point(model, total)
 
     def _draw(self, model: GaP) -> Statistics:
         n_draws = self._pace.n_draws

@@ -1,0 +1,81 @@
+"""Fits that go on from a model, and its likelihood: what questions about ranks are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.em import monte_carlo
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.search import search
+from gapmf.em.start import from_shares, shares_of
+from gapmf.engines.local import LocalEngine
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.result import LogLikelihood
+from gapmf.model import GaP
+from gapmf.settings import Settings
+
+Array = NDArray[np.float64]
+
+N_PARTICLES = 64  # the error of a total is far below what a component is worth
+
+
+class Refit:
+    """Fits models to one data set by the algorithm of some settings, from where they are.
+
+    Parameters
+    ----------
+    counts : csr_array, (N, F), checked
+    settings : Settings
+    n_jobs : int, optional
+    seed : int
+        Everything that is drawn follows from it.
+    """
+
+    def __init__(
+        self, counts: sp.csr_array, settings: Settings, n_jobs: int | None, seed: int
+    ) -> None:
+        self.counts = counts
+        self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
+        self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
+        if settings.monte_carlo:
+            self._engine = LocalEngine(n_jobs).load(counts, seed)
+            self._begin = self._engine.state
+        else:
+            self._expect = ExactExpectation(counts, n_jobs, settings.learn_alpha)
+
+    def __call__(self, model: GaP) -> GaP:
+        """The model that a fit from this one ends at."""
+        settings = dataclasses.replace(
+            self._settings,
+            init=model.W,
+            alpha=model.alpha,
+            beta=model.beta,
+            n_init=1,
+            callbacks=(),
+        )
+        rng = np.random.default_rng(self._seed)
+        if not settings.monte_carlo:
+            return search(self._expect, settings, rng).fit.model
+        self._engine.state = self._begin
+        return monte_carlo.refit(self._engine, settings, rng)
+
+    def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
+        """log p of the fitted counts, or of others."""
+        X = self.counts if counts is None else counts
+        options: dict[str, Any] = {"random_state": self._seed, "n_jobs": self._n_jobs}
+        method = "auto" if model.n_components <= 3 else "smc"
+        return log_marginal_likelihood(X, model, method, n_particles=N_PARTICLES, **options)
+
+    def without(self, model: GaP, k: int) -> GaP:
+        """The model without component k, whose counts go to the others in proportion."""
+        others = np.delete(np.arange(model.n_components), k)
+        shares = shares_of(model, self.mean_counts)[:, others]
+        lone = shares.sum(axis=1) == 0
+        alpha, beta = model.alpha[others], model.beta[others]
+        shares[lone] = GaP(model.W[:, others], alpha, beta).shares + 1e-9
+        return GaP(from_shares(shares, self.mean_counts, alpha, beta), alpha, beta)

@@ -1,0 +1,204 @@
+"""What each component is worth: the rank report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.likelihood.result import LogLikelihood
+from gapmf.model import GaP
+from gapmf.ranks.refit import Refit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RankReport:
+    """What each component is worth, and how many are worth their price.
+
+    Attributes
+    ----------
+    rank : int
+        The number of components that are left when, one after another, the cheapest to remove
+        is removed as long as the rule says so: it costs less log-likelihood than `price`, or,
+        with held-out data, removing it does not lower theirs.
+    keep : bool array, (K,)
+        Which they are.
+    model : GaP
+        The model of these components, refitted.
+    norm, share : arrays, (K,)
+        ||w_k||₁, and the part of the expected counts.
+    cost, cost_error : arrays, (K,)
+        How much log-likelihood is lost when this component alone is removed and the others are
+        refitted, and its standard error. Two components that share one role are both cheap:
+        `rank` removes one and then finds the other dear.
+    price : float
+        What BIC asks of a component: half a log N for each of its parameters.
+    held_out, held_out_error : arrays, (K,), or None
+        The same loss, of held-out data. Counts of features without training counts are left
+        out.
+    removed : tuple of int
+        The components that were removed, in that order.
+    r, r_error : arrays, (F,)
+        The score test for one component more: where r_f > 1 a new one would raise the
+        likelihood at first. At the truth it is one on average, so look at (r_f − 1)/error.
+    """
+
+    rank: int
+    keep: NDArray[np.bool_]
+    model: GaP
+    norm: Array
+    share: Array
+    cost: Array
+    cost_error: Array
+    price: float
+    held_out: Array | None
+    held_out_error: Array | None
+    removed: tuple[int, ...]
+    r: Array
+    r_error: Array
+
+    def __repr__(self) -> str:
+        return f"RankReport(rank={self.rank}, of {self.keep.size} components)"
+
+    def __str__(self) -> str:
+        head = f"{'component':>9} {'norm':>10} {'share':>7} {'cost':>16}"
+        head += f" {'held-out':>16}" if self.held_out is not None else ""
+        lines = [head + "  kept"]
+        for k in np.argsort(-self.share, kind="stable"):
+            line = f"{k:>9} {self.norm[k]:>10.4g} {self.share[k]:>7.2%} "
+            line += _with_error(self.cost[k], self.cost_error[k])
+            if self.held_out is not None and self.held_out_error is not None:
+                line += " " + _with_error(self.held_out[k], self.held_out_error[k])
+            lines.append(line + ("  yes" if self.keep[k] else "  no"))
+        rule = "removing does not hurt held-out data" if self.held_out is not None else "cost < price"
+        lines.append(f"price of a component (BIC): {self.price:.1f} nats")
+        lines.append(f"rank: {self.rank} (components are removed one by one while {rule})")
+        f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
+        lines.append(f"one more: r = {self.r[f]:.3f} ± {self.r_error[f]:.3f} at feature {f}")
+        return "\n".join(lines)
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:>9.1f} ± {error:<4.2g}"
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A model and its likelihoods."""
+
+    model: GaP
+    fitted: LogLikelihood
+    held_out: LogLikelihood | None = field(default=None)
+
+
+class Elimination:
+    """Removes components one at a time.
+
+    Parameters
+    ----------
+    refit : Refit
+    price : float
+        What removing may cost, in nats, when there are no held-out data.
+    X_test : csr_array, optional
+    """
+
+    def __init__(self, refit: Refit, price: float, X_test: sp.csr_array | None) -> None:
+        self._refit, self._price, self._X_test = refit, price, X_test
+
+    def worth(self, model: GaP) -> Worth:
+        """The likelihoods of a model."""
+        fitted = self._refit.log_likelihood(model)
+        if self._X_test is None:
+            return Worth(model, fitted)
+        return Worth(model, fitted, self._refit.log_likelihood(model, self._X_test))
+
+    def without(self, full: Worth, k: int) -> Worth:
+        """The refitted model without component k."""
+        return self.worth(self._refit(self._refit.without(full.model, k)))
+
+    def loss(self, full: Worth, less: Worth) -> float:
+        """What decides: the loss beyond what is allowed, negative if the smaller model is better."""
+        if full.held_out is not None and less.held_out is not None:
+            return full.held_out.total - less.held_out.total
+        return full.fitted.total - less.fitted.total - self._price
+
+    def run(self, full: Worth, first: list[Worth]) -> tuple[Worth, list[int]]:
+        """Remove the cheapest while that pays: what is left, and what was removed, in order.
+
+        `first` holds the models without each single component. What one costs grows as others
+        go, so a component once found dear is not asked again.
+        """
+        left = list(range(full.model.n_components))
+        losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
+        known: dict[int, Worth] = dict(enumerate(first))
+        removed: list[int] = []
+        while len(left) > 1:
+            cheap = [k for k in left if losses[k] < 0.0]
+            if not cheap:
+                break
+            k = min(cheap, key=losses.__getitem__)
+            if k not in known:
+                known[k] = self.without(full, left.index(k))
+                losses[k] = self.loss(full, known[k])
+                continue
+            full = known[k]
+            known = {}
+            left.remove(k)
+            removed.append(k)
+        return full, removed
+
+
+def rank_report(
+    refit: Refit,
+    model: GaP,
+    *,
+    n_parameters: int,
+    X_test: sp.csr_array | None,
+    score: tuple[Array, Array],
+) -> RankReport:
+    """The report on a model; n_parameters are those of one component."""
+    price = 0.5 * n_parameters * math.log(max(refit.counts.shape[0], 2))
+    elimination = Elimination(refit, price, X_test)
+    K = model.n_components
+    # From the same short fit as the smaller models, so that what such a fit leaves cancels.
+    full = elimination.worth(refit(model))
+    first = [elimination.without(full, k) for k in range(K)] if K > 1 else [_nothing(full)]
+    cost, cost_error = _losses(full.fitted, [w.fitted for w in first])
+    held_out = held_out_error = None
+    if full.held_out is not None:
+        held_out, held_out_error = _losses(
+            full.held_out, [w.held_out for w in first if w.held_out is not None]
+        )
+    left, removed = elimination.run(full, first) if K > 1 else (full, [])
+    keep = ~np.isin(np.arange(K), removed)
+    return RankReport(
+        rank=int(keep.sum()),
+        keep=keep,
+        model=left.model,
+        norm=model.column_norms,
+        share=model.shares,
+        cost=cost,
+        cost_error=cost_error,
+        price=price,
+        held_out=held_out,
+        held_out_error=held_out_error,
+        removed=tuple(removed),
+        r=score[0],
+        r_error=score[1],
+    )
+
+
+def _nothing(full: Worth) -> Worth:
+    """Placeholder."""
+    return full
+
+
+def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:
+    """What each smaller model loses, and the standard error of that."""
+    loss = np.array([full.total - other.total for other in less])
+    return loss, np.array([math.hypot(full.std_error, other.std_error) for other in less])
