@@ -22,6 +22,7 @@ LAYERS = [
     {"engines"},
     {"likelihood"},
     {"em"},
+    {"ranks"},
     {"estimator"},
     {"cli"},
 ]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from gapmf.counts import check_counts
 from gapmf.em import monte_carlo
@@ -18,13 +19,19 @@ from gapmf.em.certificate import Certificate, certify
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.learned import say_where_alpha_ended
 from gapmf.em.record import Callback, History
+from gapmf.em.schedules import Outcome
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
 from gapmf.errors import TooCostlyError
+from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
+from gapmf.ranks.refit import Refit
+from gapmf.ranks.report import RankReport, report_on
+from gapmf.ranks.score import score
+from gapmf.ranks.stability import Stability, compare
 from gapmf.settings import Settings, check_settings
-from gapmf.validation import check_random_state
+from gapmf.validation import check_option, check_random_state, check_whole
 
 
 class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
@@ -168,15 +175,26 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
 
     def _draw(self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator) -> None:
         """Fit by Monte Carlo. After Ctrl-C the attributes hold what there was."""
-        history = History(settings.callbacks)
-        seed = int(rng.integers(2**64, dtype=np.uint64))
-        engine = LocalEngine(self.n_jobs).load(counts, seed)
-        try:
-            outcome = monte_carlo.fit(engine, settings, rng, history)
-        except KeyboardInterrupt:
-            if history.model is not None:
-                self._keep(history.model, history, settings, converged=False)
-            raise
+        best: tuple[float, Outcome, History] | None = None
+        for _ in range(settings.n_init):
+            history = History(settings.callbacks)
+            seed = int(rng.integers(2**64, dtype=np.uint64))
+            engine = LocalEngine(self.n_jobs).load(counts, seed)
+            try:
+                outcome = monte_carlo.fit(engine, settings, rng, history)
+                value = self._value(counts, outcome.model) if settings.n_init > 1 else 0.0
+            except KeyboardInterrupt:
+                if best is not None:
+                    self._keep(best[1].model, best[2], settings, converged=best[1].converged)
+                elif history.model is not None:
+                    self._keep(history.model, history, settings, converged=False)
+                raise
+            if best is None or value > best[0]:
+                best = value, outcome, history
+            if history.stopped:
+                break
+        assert best is not None
+        _, outcome, history = best
         self._keep(outcome.model, history, settings, converged=outcome.converged)
         if settings.schedule != "paper" and not outcome.converged and not history.stopped:
             self._warn_of_max_iter("raise max_iter or tol")
@@ -188,6 +206,10 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         self._say_where_alpha_ended(settings)
+
+    def _value(self, counts: sp.csr_array, model: GaP) -> float:
+        """The log-likelihood by which starts are compared: for all with the same draws."""
+        return log_marginal_likelihood(counts, model, random_state=0, n_jobs=self.n_jobs).total
 
     def _integrate(
         self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator
@@ -243,6 +265,100 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self.converged_ = converged
         self.history_ = history.arrays(model.n_components)
         self.n_features_in_ = model.n_features
+
+    def rank_report(self, X: Any, X_test: Any = None) -> RankReport:
+        """What each component is worth, and how many are worth their price.
+
+        Each component is removed and the others are refitted, shortly: what that costs in
+        log-likelihood stands beside BIC's price and, with held-out counts, beside what it
+        costs there. Then components are removed one after another as long as that pays.
+
+        Parameters
+        ----------
+        X : counts, (N, F)
+            Those of `fit`.
+        X_test : counts, (M, F), optional
+            Held-out counts. Features that have none in X are left out of them.
+        """
+        check_is_fitted(self, "model_")
+        counts, settings, rng = self._prepare(X)
+        seed = int(rng.integers(2**63))
+        refit = Refit(counts, settings, self.n_jobs, seed)
+        return report_on(
+            refit,
+            self.model_,
+            n_parameters=int((refit.mean_counts > 0).sum()) + (settings.learn_alpha is not None),
+            X_test=None if X_test is None else self._held_out(X_test, refit),
+            score=score(counts, self.model_, seed, self.n_jobs),
+        )
+
+    def prune(
+        self, X: Any, X_test: Any = None, *, report: RankReport | None = None
+    ) -> GammaPoissonMF:
+        """A fitted estimator of the components that the rank report keeps.
+
+        Parameters
+        ----------
+        X, X_test : as for `rank_report`
+        report : RankReport, optional
+            One that was made before, to save the time.
+        """
+        report = self.rank_report(X, X_test) if report is None else report
+        start = report.model
+        smaller: GammaPoissonMF = clone(self).set_params(
+            n_components=start.n_components,
+            alpha=start.alpha,
+            beta=start.beta,
+            init=start.W.T.copy(),
+            n_init=1,
+        )
+        return smaller.fit(X)
+
+    def stability(
+        self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
+    ) -> Stability:
+        """How surely each component comes back when the fit is repeated.
+
+        Parameters
+        ----------
+        X : counts, (N, F)
+            Those of `fit`.
+        n_fits : int
+        by : {"seeds", "bootstrap"}
+            Fits of the same counts from other seeds, which tell how much depends on where a
+            fit ends; or fits of samples drawn with replacement, which tell what depends on
+            the data at hand as well.
+        n_features : int
+            Features of each component, from the largest, to give intervals for.
+        """
+        check_is_fitted(self, "model_")
+        check_option(by, ("seeds", "bootstrap"), "by")
+        counts, _, rng = self._prepare(X)
+        models = []
+        for _ in range(check_whole(n_fits, "n_fits", least=2)):
+            rows = np.arange(counts.shape[0])
+            if by == "bootstrap":
+                rows = rng.integers(rows.size, size=rows.size)
+            again = clone(self).set_params(
+                random_state=int(rng.integers(2**31)),
+                init=self.init if isinstance(self.init, str) else "mean",
+                callbacks=None,
+            )
+            models.append(again.fit(counts[rows]).model_)
+        return compare(self.model_, models, check_whole(n_features, "n_features"))
+
+    def _prepare(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
+        """Counts and settings for questions about a fit that was made."""
+        counts = check_counts(X, n_features=self.n_features_in_)
+        settings = check_settings(self.get_params(deep=False), counts)
+        check_n_jobs(self.n_jobs)
+        return counts, settings, check_random_state(self.random_state)
+
+    def _held_out(self, X_test: Any, refit: Refit) -> sp.csr_array:
+        """Held-out counts of the features that have been seen."""
+        counts = check_counts(X_test, n_features=self.n_features_in_)
+        seen = sp.diags_array((refit.mean_counts > 0).astype(np.int64))
+        return check_counts(counts @ seen)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

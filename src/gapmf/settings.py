@@ -69,11 +69,6 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     monte_carlo = algorithm in MONTE_CARLO
     schedule = check_option(given["schedule"], SCHEDULES, "schedule")
     n_init = check_whole(given["n_init"], "n_init")
-    if monte_carlo and n_init != 1:
-        raise InvalidInputError(
-            f"n_init must be 1 with algorithm={algorithm!r}, but is {n_init}: starts are compared "
-            "by their likelihood, which only 'em-c', 'em-ch' and 'exact' compute"
-        )
     max_iter = given["max_iter"]
     if max_iter is None:
         max_iter = MAX_ITER[schedule if monte_carlo else "exact moments"]
@@ -88,7 +83,7 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         n_burn_in=_check_sweeps(given, "n_burn_in", least=0),
         max_iter=check_whole(max_iter, "max_iter"),
         tol=check_number(given["tol"], "tol", least=0.0),
-        init=_check_init(given["init"], K, counts, n_init),
+        init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
         n_init=n_init,
         prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
         callbacks=_check_callbacks(given["callbacks"]),

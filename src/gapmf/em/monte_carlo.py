@@ -62,9 +62,7 @@ def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
     return walk.short(first_model(engine, settings, rng))
 
 
-def _walk(
-    engine: Engine, settings: Settings, rng: np.random.Generator, history: History
-) -> Walk:
+def _walk(engine: Engine, settings: Settings, rng: np.random.Generator, history: History) -> Walk:
     n_features = int((engine.totals > 0).sum())
     n_parameters = settings.alpha.size * (n_features + (settings.learn_alpha is not None))
     return Walk(

@@ -104,6 +104,7 @@ class Adaptive:
         """Look for little noise rather than for new ways."""
         self._momentum.floor = 0.0
         self._draw(4)
+        self.n_iter = 20
 
     def _draw(self, n_draws: int) -> None:
         self.n_draws = n_draws

@@ -24,8 +24,8 @@ class RankReport:
     ----------
     rank : int
         The number of components that are left when, one after another, the cheapest to remove
-        is removed as long as the rule says so: it costs less log-likelihood than `price`, or,
-        with held-out data, removing it does not lower theirs.
+        is removed as long as the rule says so: it costs less log-likelihood than `price` or,
+        with held-out data, no more of theirs than one standard error.
     keep : bool array, (K,)
         Which they are.
     model : GaP
@@ -39,8 +39,8 @@ class RankReport:
     price : float
         What BIC asks of a component: half a log N for each of its parameters.
     held_out, held_out_error : arrays, (K,), or None
-        The same loss, of held-out data. Counts of features without training counts are left
-        out.
+        The same loss, of held-out data, and its standard error, which counts how it differs
+        from sample to sample. Counts of features without training counts are left out.
     removed : tuple of int
         The components that were removed, in that order.
     r, r_error : arrays, (F,)
@@ -75,7 +75,9 @@ class RankReport:
             if self.held_out is not None and self.held_out_error is not None:
                 line += " " + _with_error(self.held_out[k], self.held_out_error[k])
             lines.append(line + ("  yes" if self.keep[k] else "  no"))
-        rule = "removing does not hurt held-out data" if self.held_out is not None else "cost < price"
+        rule = "cost < price"
+        if self.held_out is not None:
+            rule = "held-out data lose at most one standard error"
         lines.append(f"price of a component (BIC): {self.price:.1f} nats")
         lines.append(f"rank: {self.rank} (components are removed one by one while {rule})")
         f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
@@ -122,9 +124,10 @@ class Elimination:
         return self.worth(self._refit(self._refit.without(full.model, k)))
 
     def loss(self, full: Worth, less: Worth) -> float:
-        """What decides: the loss beyond what is allowed, negative if the smaller model is better."""
+        """The loss beyond what is allowed: negative if the smaller model is to be preferred."""
         if full.held_out is not None and less.held_out is not None:
-            return full.held_out.total - less.held_out.total
+            loss, error = _held_out_loss(full.held_out, less.held_out)
+            return loss - error
         return full.fitted.total - less.fitted.total - self._price
 
     def run(self, full: Worth, first: list[Worth]) -> tuple[Worth, list[int]]:
@@ -153,7 +156,7 @@ class Elimination:
         return full, removed
 
 
-def rank_report(
+def report_on(
     refit: Refit,
     model: GaP,
     *,
@@ -165,16 +168,17 @@ def rank_report(
     price = 0.5 * n_parameters * math.log(max(refit.counts.shape[0], 2))
     elimination = Elimination(refit, price, X_test)
     K = model.n_components
+    if K == 1:
+        return _of_one(refit, model, price, score, held_out=X_test is not None)
     # From the same short fit as the smaller models, so that what such a fit leaves cancels.
     full = elimination.worth(refit(model))
-    first = [elimination.without(full, k) for k in range(K)] if K > 1 else [_nothing(full)]
+    first = [elimination.without(full, k) for k in range(K)]
     cost, cost_error = _losses(full.fitted, [w.fitted for w in first])
     held_out = held_out_error = None
     if full.held_out is not None:
-        held_out, held_out_error = _losses(
-            full.held_out, [w.held_out for w in first if w.held_out is not None]
-        )
-    left, removed = elimination.run(full, first) if K > 1 else (full, [])
+        given = [_held_out_loss(full.held_out, w.held_out) for w in first if w.held_out is not None]
+        held_out, held_out_error = np.array(given).T
+    left, removed = elimination.run(full, first)
     keep = ~np.isin(np.arange(K), removed)
     return RankReport(
         rank=int(keep.sum()),
@@ -193,9 +197,33 @@ def rank_report(
     )
 
 
-def _nothing(full: Worth) -> Worth:
-    """Placeholder."""
-    return full
+def _of_one(
+    refit: Refit, model: GaP, price: float, score: tuple[Array, Array], *, held_out: bool
+) -> RankReport:
+    """The report on a single component: without it there is no model, so it stays."""
+    forever = np.full(1, np.inf)
+    return RankReport(
+        rank=1,
+        keep=np.ones(1, dtype=bool),
+        model=refit(model),
+        norm=model.column_norms,
+        share=model.shares,
+        cost=forever,
+        cost_error=np.zeros(1),
+        price=price,
+        held_out=forever if held_out else None,
+        held_out_error=np.zeros(1) if held_out else None,
+        removed=(),
+        r=score[0],
+        r_error=score[1],
+    )
+
+
+def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, float]:
+    """What held-out samples lose, and its standard error over samples like them."""
+    differences = full.per_sample - less.per_sample
+    over_samples = differences.std() * math.sqrt(differences.size)
+    return float(differences.sum()), math.hypot(over_samples, full.std_error, less.std_error)
 
 
 def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:

@@ -35,9 +35,7 @@ def score(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[A
     return mean, np.sqrt(variance)
 
 
-def _score_of(
-    X: sp.csr_array, model: GaP, expected: Array, seed: int, n_jobs: int | None
-) -> Array:
+def _score_of(X: sp.csr_array, model: GaP, expected: Array, seed: int, n_jobs: int | None) -> Array:
     """r_f over some samples: what EM makes of a probing component, as a multiple of itself."""
     steady = 1e6  # Gamma(α, α) with this α is one, to a thousandth
     probe = PROBE * expected
