@@ -24,6 +24,7 @@ LAYERS = [
     {"em"},
     {"ranks"},
     {"estimator"},
+    {"selection"},
     {"cli"},
 ]
 KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}

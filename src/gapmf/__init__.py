@@ -22,6 +22,7 @@ _EXPORTS = {
     "posterior_moments": "gapmf.likelihood.posterior",
     "log_joint_likelihood": "gapmf.likelihood.joint",
     "split_joint_cost": "gapmf.likelihood.joint",
+    "select_rank": "gapmf.selection",
 }
 _SUBMODULES = ("datasets", "errors")
 
@@ -37,6 +38,7 @@ __all__ = [
     "log_marginal_likelihood",
     "negative_binomial",
     "posterior_moments",
+    "select_rank",
     "split_joint_cost",
     "split_marginal_cost",
 ]
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
     from gapmf.likelihood.posterior import posterior_moments
     from gapmf.model import GaP
+    from gapmf.selection import select_rank
 
 
 def __getattr__(name: str) -> object:

@@ -30,6 +30,7 @@ from gapmf.ranks.refit import Refit
 from gapmf.ranks.report import RankReport, report_on
 from gapmf.ranks.score import score
 from gapmf.ranks.stability import Stability, compare
+from gapmf.rows import only_features
 from gapmf.settings import Settings, check_settings
 from gapmf.validation import check_option, check_random_state, check_whole
 
@@ -304,15 +305,25 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
             One that was made before, to save the time.
         """
         report = self.rank_report(X, X_test) if report is None else report
-        start = report.model
-        smaller: GammaPoissonMF = clone(self).set_params(
-            n_components=start.n_components,
-            alpha=start.alpha,
-            beta=start.beta,
-            init=start.W.T.copy(),
+        return self.refitted(X, report.model)
+
+    def refitted(self, X: Any, model: GaP) -> GammaPoissonMF:
+        """An estimator with the same parameters, fitted from a model of any rank.
+
+        Parameters
+        ----------
+        X : counts, (N, F)
+        model : GaP
+            Where to start, α and β included.
+        """
+        other: GammaPoissonMF = clone(self).set_params(
+            n_components=model.n_components,
+            alpha=model.alpha,
+            beta=model.beta,
+            init=model.W.T.copy(),
             n_init=1,
         )
-        return smaller.fit(X)
+        return other.fit(X)
 
     def stability(
         self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
@@ -357,8 +368,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     def _held_out(self, X_test: Any, refit: Refit) -> sp.csr_array:
         """Held-out counts of the features that have been seen."""
         counts = check_counts(X_test, n_features=self.n_features_in_)
-        seen = sp.diags_array((refit.mean_counts > 0).astype(np.int64))
-        return check_counts(counts @ seen)
+        return only_features(counts, refit.mean_counts > 0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

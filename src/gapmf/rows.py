@@ -29,6 +29,13 @@ def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
     return np.array(first, dtype=np.int64), inverse
 
 
+def only_features(X: sp.csr_array, wanted: NDArray[np.bool_]) -> sp.csr_array:
+    """X without the counts of other features; its shape stays."""
+    kept = wanted[X.indices]
+    ends = np.concatenate([[0], np.cumsum(kept)])
+    return sp.csr_array((X.data[kept], X.indices[kept], ends[X.indptr]), shape=X.shape)
+
+
 def sum_entries(indptr: NDArray[Any], entries: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over each row of a number given for each stored entry, (N,)."""
     N = indptr.size - 1

@@ -27,6 +27,7 @@ MStep = Callable[[Statistics, GaP], GaP]
 
 ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
 RESTARTS = 2  # at a random point, when all components stay alike
+MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
 DAMPING = 0.75  # "saem": the j-th step of the average has size j^-0.75
 
 
@@ -122,12 +123,13 @@ class Adaptive:
 
     def turn(self, gained: Gain, little: bool) -> Turn:
         """What to do after a window that gained so much."""
-        if little:
+        unclear = abs(gained.estimate) <= ERRORS * gained.error
+        if little or (unclear and self.n_draws >= MOST_DRAWS):
             if not self._momentum.floor:
                 return Turn.STOP
             self._momentum.floor = 0.0
             return Turn.FROM_REST
-        if abs(gained.estimate) <= ERRORS * gained.error:
+        if unclear:
             self._draw(2 * self.n_draws)
             return Turn.FROM_REST
         return Turn.ON

@@ -30,6 +30,8 @@ class RankReport:
         Which they are.
     model : GaP
         The model of these components, refitted.
+    models : tuple of GaP
+        The models on the way, each with one component less than the one before.
     norm, share : arrays, (K,)
         ||w_k||₁, and the part of the expected counts.
     cost, cost_error : arrays, (K,)
@@ -51,6 +53,7 @@ class RankReport:
     rank: int
     keep: NDArray[np.bool_]
     model: GaP
+    models: tuple[GaP, ...]
     norm: Array
     share: Array
     cost: Array
@@ -130,8 +133,8 @@ class Elimination:
             return loss - error
         return full.fitted.total - less.fitted.total - self._price
 
-    def run(self, full: Worth, first: list[Worth]) -> tuple[Worth, list[int]]:
-        """Remove the cheapest while that pays: what is left, and what was removed, in order.
+    def run(self, full: Worth, first: list[Worth]) -> tuple[list[int], list[GaP]]:
+        """Remove the cheapest while that pays: what was removed, and what was left each time.
 
         `first` holds the models without each single component. What one costs grows as others
         go, so a component once found dear is not asked again.
@@ -140,6 +143,7 @@ class Elimination:
         losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
         known: dict[int, Worth] = dict(enumerate(first))
         removed: list[int] = []
+        models: list[GaP] = []
         while len(left) > 1:
             cheap = [k for k in left if losses[k] < 0.0]
             if not cheap:
@@ -153,7 +157,8 @@ class Elimination:
             known = {}
             left.remove(k)
             removed.append(k)
-        return full, removed
+            models.append(full.model)
+        return removed, models
 
 
 def report_on(
@@ -178,12 +183,13 @@ def report_on(
     if full.held_out is not None:
         given = [_held_out_loss(full.held_out, w.held_out) for w in first if w.held_out is not None]
         held_out, held_out_error = np.array(given).T
-    left, removed = elimination.run(full, first)
+    removed, models = elimination.run(full, first)
     keep = ~np.isin(np.arange(K), removed)
     return RankReport(
         rank=int(keep.sum()),
         keep=keep,
-        model=left.model,
+        model=models[-1] if models else full.model,
+        models=tuple(models),
         norm=model.column_norms,
         share=model.shares,
         cost=cost,
@@ -206,6 +212,7 @@ def _of_one(
         rank=1,
         keep=np.ones(1, dtype=bool),
         model=refit(model),
+        models=(),
         norm=model.column_norms,
         share=model.shares,
         cost=forever,
