@@ -54,14 +54,15 @@ class Momentum:
                 x * np.exp(np.clip((1.0 - self.friction) * v, -LARGEST_PUSH, LARGEST_PUSH))
                 for x, v in zip((means, alpha), self._velocity, strict=True)
             )
-        if self.floor:
-            least = self.floor * means.sum(axis=1, keepdims=True)
-            np.maximum(means, least, out=means, where=means > 0)
+        low = (means > 0) & (means < self.floor * means.sum(axis=1, keepdims=True))
+        means = np.where(low, self.floor * means.sum(axis=1, keepdims=True), means)
         if self._mean_counts is not None:
             total = means.sum(axis=1)
             seen = total > 0
             means[seen] *= (self._mean_counts[seen] / total[seen])[:, None]
-        self._velocity = _log_ratio(means, _means(before)), np.log(alpha / before.alpha)
+        velocity = _log_ratio(means, _means(before))
+        velocity[low] = 0.0  # lifted, not moving
+        self._velocity = velocity, np.log(alpha / before.alpha)
         return GaP(means * (em.beta / alpha), alpha, em.beta)
 
 

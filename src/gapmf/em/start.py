@@ -55,9 +55,9 @@ def are_alike(s: Statistics, n_samples: int) -> bool:
     """
     c = s.c_sum[s.c_sum.sum(axis=1) > 0] * (n_samples / s.n_draws)
     c = c[:, c.sum(axis=0) > 0]
+    if min(c.shape) < 2:
+        return False  # then there is only one direction to have
     degrees = (c.shape[0] - 1) * (c.shape[1] - 1)
-    if degrees <= 0:
-        return False
     expected = c.sum(axis=1, keepdims=True) * c.sum(axis=0) / c.sum()
     ratio = np.divide(c, expected, out=np.ones_like(c), where=c > 0)
     return bool(np.vdot(c, np.log(ratio)) <= degrees)

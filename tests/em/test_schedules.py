@@ -1,0 +1,229 @@
+"""The schedules that watch what they gain. Seeds are fixed."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
+from gapmf.counts import check_counts
+from gapmf.datasets import paper_synthetic
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.gain import Gain, Point, gain
+from gapmf.em.maximum import fit_maximum
+from gapmf.em.momentum import Momentum
+from gapmf.em.record import History
+from gapmf.em.schedules import Adaptive, Rule, Saem, Turn
+from gapmf.em.start import are_alike, mean_start, perturbed_mean_start, random_start
+from gapmf.engines.base import Sweeps
+from gapmf.engines.local import LocalEngine
+from gapmf.m_steps import Statistics, update_c
+
+
+def two_models(seed, *, learn=False):
+    rng = np.random.default_rng(seed)
+    X = GaP(rng.gamma(1.0, 3.0, (5, 2))).sample(60, random_state=rng)
+    mean, alpha = X.mean(axis=0), np.array([0.7, 1.5])
+    a = GaP(perturbed_mean_start(mean, alpha, np.ones(2), rng), alpha)
+    factor = rng.uniform(0.8, 1.25, 2) if learn else np.ones(2)
+    W = a.W * rng.uniform(0.9, 1.1, a.W.shape) / factor
+    return X, a, GaP(W, alpha * factor)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_the_gain_of_a_step_is_the_difference_of_exact_likelihoods(learn):
+    """Within a few standard errors, which take two sweeps for a draw: chains can be slower."""
+    scores = []
+    for seed in range(12):
+        X, a, b = two_models(seed, learn=learn)
+        engine = LocalEngine().load(check_counts(X), seed)
+        sweeps = Sweeps(100, 20, expectations=True, sizes=learn)
+        points = [Point(m, engine.advance(m, sweeps), 100) for m in (a, b)]
+        told = gain(*points)
+        true = log_marginal_likelihood(X, b).total - log_marginal_likelihood(X, a).total
+        scores.append((told.estimate - true) / (told.error + 0.02 * abs(true)))
+    assert np.abs(scores).max() < 6.0
+    assert 0.2 < np.sqrt(np.mean(np.square(scores))) < 3.0
+    assert abs(np.mean(scores)) < 3.0 * 3.0 / np.sqrt(12)
+
+
+def test_the_gain_of_standing_still_is_nothing():
+    X, a, _ = two_models(0)
+    engine = LocalEngine().load(check_counts(X), 0)
+    here = Point(a, engine.advance(a, Sweeps(1, expectations=True)), 1)
+    assert gain(here, here) == Gain(0.0, 0.0)
+
+
+def test_momentum_adds_up_what_steps_have_in_common():
+    """At a steady drift steps become 1/friction times as long; the means stay."""
+    momentum = Momentum(np.ones(2))
+    momentum.friction = 0.25
+    model = GaP([[0.5, 0.5], [0.5, 0.5]])
+    steps = []
+    for _ in range(40):
+        u = model.W * np.exp([0.001, -0.001])
+        em = GaP(u / u.sum(axis=1, keepdims=True))
+        before, model = model, momentum.step(model, em)
+        steps.append(np.log(model.W / before.W)[0, 0] / np.log(em.W / before.W)[0, 0])
+        np.testing.assert_allclose(model.W.sum(axis=1), 1.0, rtol=1e-14)
+    assert steps[0] == pytest.approx(1.0)
+    assert steps[-1] == pytest.approx(4.0, rel=0.05)
+    momentum.rest()
+    np.testing.assert_allclose(momentum.step(model, em).W, em.W, rtol=1e-14)
+
+
+def test_momentum_keeps_zeros_and_its_floor():
+    momentum = Momentum(np.ones(3))
+    momentum.friction, momentum.floor = 0.25, 0.01
+    model = GaP([[1.0, 0.0], [0.5, 0.5], [0.999999, 1e-6]])
+    for _ in range(3):
+        model = momentum.step(model, model)
+    assert model.W[0, 1] == 0.0
+    assert model.W[2, 1] == pytest.approx(0.01, rel=0.02)
+
+
+def test_the_rule_is_a_rate_and_a_bound():
+    rule = Rule(a_sweep=0.5, in_all=20.0)
+    assert rule.met(Gain(4.0, 0.4), 10)
+    assert not rule.met(Gain(4.0, 0.6), 10)
+    assert not rule.met(Gain(-6.0, 0.0), 10)
+    assert not rule.met(Gain(21.0, 0.0), 1000)
+
+
+def test_the_adaptive_pace_draws_more_only_when_it_cannot_tell():
+    pace = Adaptive(lambda s, m: m, None, 2)
+    assert pace.n_draws == 1
+    assert pace.turn(Gain(10.0, 1.0), False) is Turn.ON
+    assert pace.n_draws == 1
+    assert pace.turn(Gain(1.0, 1.0), False) is Turn.FROM_REST
+    assert pace.n_draws == 2
+    assert pace.turn(Gain(0.1, 0.1), True) is Turn.FROM_REST  # the floor goes first
+    assert pace.turn(Gain(0.1, 0.1), True) is Turn.STOP
+
+
+def test_saem_averages_with_the_documented_steps():
+    seen = []
+    pace = Saem(lambda s, m: (seen.append(s.c_sum[0, 0] / s.n_draws), m)[1])
+
+    def draw(c, n):
+        return Statistics(np.array([[c * n]]), np.ones(1), float(n))
+
+    for c in (3.0, 5.0):
+        pace.step(None, draw(c, 2))
+    assert seen == [3.0, 5.0]  # no memory yet
+    pace.turn(Gain(0.0, 1.0), False)
+    expected = 5.0
+    for j, c in enumerate((1.0, 2.0, 7.0), start=1):
+        pace.step(None, draw(c, 4))
+        expected += j**-0.75 * (c - expected)
+        assert seen[-1] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1, 10, 100])
+@pytest.mark.parametrize("K", [2, 3])
+def test_it_ends_at_a_maximum(scale, K):
+    """V₁- and V₂-like data: a tenth of a nat from the top that the exact gradient climbs to."""
+    X, _ = paper_synthetic(scale=scale, random_state=3)
+    est = GammaPoissonMF(K, random_state=0, n_jobs=2).fit(X)
+    assert est.converged_
+    expect = ExactExpectation(check_counts(X))
+    top = fit_maximum(expect, est.model_, max_iter=400, history=History(), warm_up=3)
+    here = expect(est.model_).log_likelihood
+    assert 0.0 <= top.expectation.log_likelihood - here < 0.1
+
+
+@pytest.mark.parametrize("parameters", [{"algorithm": "mcem-ch"}, {"schedule": "saem"}])
+def test_the_others_end_near_one_too(parameters):
+    X, _ = paper_synthetic(scale=1, random_state=3)
+    est = GammaPoissonMF(2, random_state=0, **parameters).fit(X)
+    assert est.converged_
+    top = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X).log_likelihood_
+    assert top - log_marginal_likelihood(X, est.model_).total < 0.5
+
+
+def test_a_looser_tolerance_takes_fewer_sweeps():
+    rng = np.random.default_rng(0)
+    X = GaP(rng.gamma(0.3, 2.0, (40, 4)), alpha=0.5).sample(200, random_state=rng)
+    n_sweeps = [
+        GammaPoissonMF(4, tol=tol, random_state=0).fit(X).history_["n_sweeps"][-1]
+        for tol in (1e-3, 1e-5)
+    ]
+    assert n_sweeps[0] < 0.7 * n_sweeps[1]
+
+
+def test_max_iter_first_is_said():
+    X, _ = paper_synthetic(scale=100, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="stopped after 30 iterations"):
+        est = GammaPoissonMF(3, max_iter=30, random_state=0).fit(X)
+    assert not est.converged_
+    assert est.n_iter_ == 30
+
+
+def test_a_callback_stops_it_without_a_warning():
+    X, _ = paper_synthetic(scale=1, random_state=0)
+    est = GammaPoissonMF(2, random_state=0, callbacks=[lambda r: r.iteration == 25])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        est.fit(X)
+    assert est.n_iter_ == 25
+    assert not est.converged_
+
+
+def test_components_that_stay_the_same_are_said():
+    """One direction only: samples that differ in their totals alone."""
+    rng = np.random.default_rng(1)
+    X = GaP(np.full((6, 1), 0.5), alpha=2.0).sample(80, random_state=rng)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        est = GammaPoissonMF(2, random_state=0, tol=1e-4).fit(X)
+    alike = are_alike(
+        LocalEngine()
+        .load(check_counts(X), 1)
+        .advance(est.model_, Sweeps(50, 50, expectations=True)),
+        80,
+    )
+    assert alike == any("symmetric starting point" in str(w.message) for w in caught)
+
+
+def test_alike_means_one_direction():
+    rng = np.random.default_rng(0)
+    X = GaP(rng.gamma(0.3, 5.0, (20, 3))).sample(100, random_state=rng)
+    engine = LocalEngine().load(check_counts(X), 0)
+    alpha = beta = np.ones(3)
+    start = GaP(mean_start(X.mean(axis=0), alpha, beta))
+    sweeps = Sweeps(20, 5, expectations=True)
+    assert are_alike(engine.advance(start, sweeps), 100)
+    other = GaP(random_start(X.mean(axis=0), alpha, beta, rng))
+    assert not are_alike(engine.advance(other, sweeps), 100)
+    one = Statistics(np.ones((4, 1)), np.ones(1), 1.0)
+    assert not are_alike(one, 1)
+
+
+def test_the_edges():
+    """Zero columns and counts, N = 1, F = 1, K = 1, huge counts, tiny α."""
+    for X, K, alpha in [
+        (np.array([[3, 0, 2]]), 2, 1.0),
+        (np.array([[3], [0], [7]]), 2, 1.0),
+        (np.array([[3, 1], [0, 0], [7, 2]]), 1, 0.01),
+        (np.array([[100_000, 3], [2, 50_000], [10, 10]]), 2, 0.5),
+        (np.array([[2, 1, 0], [0, 1, 0], [5, 5, 0]]), 3, 0.01),
+    ]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            est = GammaPoissonMF(K, alpha=alpha, max_iter=300, random_state=0).fit(X)
+        assert np.isfinite(est.components_).all()
+        np.testing.assert_allclose(
+            est.model_.expected_counts(), X.mean(axis=0), rtol=1e-9, atol=1e-12
+        )
+    est = GammaPoissonMF(2, random_state=0).fit(np.zeros((4, 3), dtype=int))
+    assert est.converged_
+    assert (est.components_ == 0).all()
+
+
+def test_update_c_is_the_step():
+    """Without a step before it, momentum changes nothing."""
+    X, a, _ = two_models(1)
+    s = LocalEngine().load(check_counts(X), 0).advance(a, Sweeps(1, expectations=True))
+    em = GaP(update_c(s, a.alpha, a.beta), a.alpha)
+    np.testing.assert_allclose(Momentum(X.mean(axis=0)).step(a, em).W, em.W, rtol=1e-13)
