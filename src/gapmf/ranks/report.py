@@ -229,7 +229,8 @@ def _of_one(
 def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, float]:
     """What held-out samples lose, and its standard error over samples like them."""
     differences = full.per_sample - less.per_sample
-    over_samples = differences.std() * math.sqrt(differences.size)
+    M = differences.size
+    over_samples = differences.std(ddof=1) * math.sqrt(M) if M > 1 else math.inf
     return float(differences.sum()), math.hypot(over_samples, full.std_error, less.std_error)
 
 
