@@ -45,31 +45,37 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     ----------
     n_components : int
         K, the number of columns of W.
-    algorithm : {"exact", "em-c", "em-ch", "mcem-c", "mcem-h", "mcem-ch"}
-        "exact" climbs to a maximum on the exact gradient, then tries to exchange columns (when
-        α differs) and to regrow the smallest one; "em-c" and "em-ch" are the paper's EM
-        algorithms. All three use exact moments, for small K: 3 at hundreds or thousands of
-        counts a sample, more when the counts are small. "mcem-c", "mcem-h" and "mcem-ch" are
-        the paper's Monte Carlo EM, for any K: expectations come from Gibbs sampling.
+    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch"}
+        "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM, for any K: expectations
+        come from Gibbs sampling. "exact" climbs to a maximum on the exact gradient, then tries
+        to exchange columns (when α differs) and to regrow the smallest one; "em-c" and "em-ch"
+        are the paper's EM algorithms. These three use exact moments, for small K: 3 at hundreds
+        or thousands of counts a sample, more when the counts are small.
     alpha, beta : float or array-like, (K,)
         Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
         together changes nothing, so β only sets the scale of W.
     learn_alpha : bool or {"component", "shared"}
         Learn α from the data too, starting from `alpha`: one for each component ("component",
         the same as True) or one for all ("shared", from the geometric mean of `alpha` when that
-        differs). For "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning says where
+        differs). For "mcem-c", "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning says where
         it ended at a bound: at 1e4 a component varies no more than Poisson counts do. A
         component that vanished keeps its α. "em-c" needs the law of component sizes, which
         costs far more than "exact" at K ≥ 3 and hundreds of counts a sample.
-    schedule : {"paper"}
-        Monte Carlo only. "paper": `n_burn_in` and then `n_draws` sweeps an iteration, from the
-        last draw of the iteration before, for exactly `max_iter` iterations. It has no stopping
-        rule, so `converged_` stays False.
+    schedule : {"adaptive", "paper", "saem"}
+        Monte Carlo only. "adaptive": one sweep an iteration, with momentum, and twice as many
+        whenever noise rather than distance limits the progress. "saem": one sweep an iteration;
+        once gains drown in noise, statistics are averaged with steps of size j^-0.75. "paper":
+        `n_burn_in` and then `n_draws` sweeps an iteration, from the last draw of the iteration
+        before, for exactly `max_iter` iterations, without a stopping rule.
     n_draws, n_burn_in : int, optional
-        Monte Carlo only; by default 150 each, as in the paper.
+        For schedule="paper" only; by default 150 each, as in the paper.
     max_iter : int, optional
-        Iterations at most; by default 1000 with exact moments, 500 for the paper's schedule.
+        Iterations at most; by default 2000 for "adaptive" and "saem", 500 for "paper", 1000
+        with exact moments.
     tol : float
+        "adaptive" and "saem" measure what each window of iterations gained in log-likelihood,
+        with its error. They stop when gain and twice its error together are below `tol` nats
+        a token for each sweep of the window, and below 5000 `tol` nats a parameter in all.
         "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
         and a short climb on the gradient finds no more either. "exact" always goes to the top.
     init : {"mean", "random"} or array-like, (K, F)
@@ -77,8 +83,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         Carlo leaves by its own noise; with exact moments it is perturbed from `random_state`.
         "random" shares each feature's mean out at random. Or components to start from.
     n_init : int
-        Starts, of which the one with the highest likelihood is kept: the likelihood has
-        several maxima. With exact moments only.
+        Starts, of which the one with the highest likelihood (estimated where it is not exact)
+        is kept: the likelihood has several maxima.
     prune_tol : float
         The share of the expected counts above which a component counts in `rank_`.
     random_state : None, int, Generator or RandomState
