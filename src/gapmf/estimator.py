@@ -23,10 +23,9 @@ from gapmf.em.schedules import Outcome
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
 from gapmf.errors import TooCostlyError
-from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
-from gapmf.ranks.refit import Refit
+from gapmf.ranks.refit import Refit, for_comparison
 from gapmf.ranks.report import RankReport, report_on
 from gapmf.ranks.score import score
 from gapmf.ranks.stability import Stability, compare
@@ -57,8 +56,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     learn_alpha : bool or {"component", "shared"}
         Learn α from the data too, starting from `alpha`: one for each component ("component",
         the same as True) or one for all ("shared", from the geometric mean of `alpha` when that
-        differs). For "mcem-c", "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning says where
-        it ended at a bound: at 1e4 a component varies no more than Poisson counts do. A
+        differs). For "mcem-c", "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning
+        says where it ended at a bound: at 1e4 a component varies no more than Poisson counts do. A
         component that vanished keeps its α. "em-c" needs the law of component sizes, which
         costs far more than "exact" at K ≥ 3 and hundreds of counts a sample.
     schedule : {"adaptive", "paper", "saem"}
@@ -216,7 +215,7 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
 
     def _value(self, counts: sp.csr_array, model: GaP) -> float:
         """The log-likelihood by which starts are compared: for all with the same draws."""
-        return log_marginal_likelihood(counts, model, random_state=0, n_jobs=self.n_jobs).total
+        return for_comparison(counts, model, 0, self.n_jobs).total
 
     def _integrate(
         self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator

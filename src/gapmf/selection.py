@@ -15,8 +15,8 @@ from sklearn.base import clone
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.result import LogLikelihood
+from gapmf.ranks.refit import for_comparison
 from gapmf.rows import only_features
 from gapmf.validation import check_option, check_whole
 
@@ -169,7 +169,7 @@ def _compare(
 
 def _log_likelihood(fit: GammaPoissonMF, counts: sp.csr_array) -> LogLikelihood:
     """With the same draws for all, as far as they go."""
-    return log_marginal_likelihood(counts, fit.model_, random_state=0, n_jobs=fit.n_jobs)
+    return for_comparison(counts, fit.model_, 0, fit.n_jobs, n_particles=256)
 
 
 def _error_of_difference(a: LogLikelihood, b: LogLikelihood) -> float:

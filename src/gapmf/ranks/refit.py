@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +21,16 @@ from gapmf.settings import Settings
 Array = NDArray[np.float64]
 
 N_PARTICLES = 64  # the error of a total is far below what a component is worth
+
+
+def for_comparison(
+    X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None, n_particles: int = N_PARTICLES
+) -> LogLikelihood:
+    """log p(X | W) to compare models by: exact where that is cheap for all samples."""
+    method = "auto" if model.n_components <= 3 else "smc"
+    return log_marginal_likelihood(
+        X, model, method, random_state=seed, n_jobs=n_jobs, n_particles=n_particles
+    )
 
 
 class Refit:
@@ -67,9 +76,7 @@ class Refit:
     def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
         """log p of the fitted counts, or of others."""
         X = self.counts if counts is None else counts
-        options: dict[str, Any] = {"random_state": self._seed, "n_jobs": self._n_jobs}
-        method = "auto" if model.n_components <= 3 else "smc"
-        return log_marginal_likelihood(X, model, method, n_particles=N_PARTICLES, **options)
+        return for_comparison(X, model, self._seed, self._n_jobs)
 
     def without(self, model: GaP, k: int) -> GaP:
         """The model without component k, whose counts go to the others in proportion."""
