@@ -56,6 +56,8 @@ def first_above(goal, seen, value):
             high = middle
         else:
             low = middle + 1
+    if value(low) < goal:
+        raise SystemExit(f"{goal} was not reached within the looks")
     return seen[low][:2]
 
 

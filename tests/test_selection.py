@@ -37,10 +37,10 @@ def test_pruning_down():
     assert EXACT.n_components == 10  # untouched
 
 
-def test_the_default_estimator():
-    X, _ = paper_synthetic(scale=1, random_state=0)
+def test_monte_carlo_fits():
+    X, _ = paper_synthetic(scale=10, random_state=0)
     est = GammaPoissonMF(tol=1e-3, random_state=0)
-    assert select_rank(X, (1, 2), estimator=est).n_components in (1, 2)
+    assert select_rank(X, (1, 2), estimator=est).n_components == 2
 
 
 def test_refusals():

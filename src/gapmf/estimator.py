@@ -22,7 +22,7 @@ from gapmf.em.record import Callback, History
 from gapmf.em.schedules import Outcome
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
-from gapmf.errors import TooCostlyError
+from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.ranks.refit import Refit, for_comparison
@@ -63,7 +63,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     schedule : {"adaptive", "paper", "saem"}
         Monte Carlo only. "adaptive": one sweep an iteration, with momentum, and twice as many
         whenever noise rather than distance limits the progress. "saem": one sweep an iteration;
-        once gains drown in noise, statistics are averaged with steps of size j^-0.75. "paper":
+        once gains drown in noise, statistics are averaged with steps of size j^-0.75; it may
+        stop short of the maximum, where "adaptive" goes on. "paper":
         `n_burn_in` and then `n_draws` sweeps an iteration, from the last draw of the iteration
         before, for exactly `max_iter` iterations, without a stopping rule.
     n_draws, n_burn_in : int, optional
@@ -74,7 +75,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     tol : float
         "adaptive" and "saem" measure what each window of iterations gained in log-likelihood,
         with its error. They stop when gain and twice its error together are below `tol` nats
-        a token for each sweep of the window, and below 5000 `tol` nats a parameter in all.
+        a token for each sweep of the window, and below 5000 `tol` nats a parameter in all; or
+        when at 1024 sweeps an iteration gains still cannot be told from nothing.
         "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
         and a short climb on the gradient finds no more either. "exact" always goes to the top.
     init : {"mean", "random"} or array-like, (K, F)
@@ -293,9 +295,9 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         return report_on(
             refit,
             self.model_,
-            n_parameters=int((refit.mean_counts > 0).sum()) + (settings.learn_alpha is not None),
+            n_parameters=int((refit.mean_counts > 0).sum()) + (settings.learn_alpha == "component"),
             X_test=None if X_test is None else self._held_out(X_test, refit),
-            score=score(counts, self.model_, seed, self.n_jobs),
+            score=self._score(counts, settings, seed),
         )
 
     def prune(
@@ -343,7 +345,8 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         by : {"seeds", "bootstrap"}
             Fits of the same counts from other seeds, which tell how much depends on where a
             fit ends; or fits of samples drawn with replacement, which tell what depends on
-            the data at hand as well.
+            the data at hand as well. Fits start as `init` says, or from "mean" if that is an
+            array.
         n_features : int
             Features of each component, from the largest, to give intervals for.
         """
@@ -370,9 +373,20 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         check_n_jobs(self.n_jobs)
         return counts, settings, check_random_state(self.random_state)
 
+    def _score(self, counts: sp.csr_array, settings: Settings, seed: int) -> tuple[Any, Any]:
+        """The score test for one component more, exactly if the fit was exact."""
+        if settings.monte_carlo:
+            return score(counts, self.model_, seed, self.n_jobs)
+        return ExactExpectation(counts, self.n_jobs).score(self.model_)
+
     def _held_out(self, X_test: Any, refit: Refit) -> sp.csr_array:
         """Held-out counts of the features that have been seen."""
         counts = check_counts(X_test, n_features=self.n_features_in_)
+        if counts.shape[0] < 2:
+            raise InvalidInputError(
+                "X_test must have two samples or more, but has one: the error of a difference "
+                "comes from how it varies from sample to sample"
+            )
         return only_features(counts, refit.mean_counts > 0)
 
     def __sklearn_tags__(self) -> Any:

@@ -119,6 +119,8 @@ def select_rank(
     test = None
     if X_test is not None:
         test = only_features(check_counts(X_test, n_features=seen.size), seen)
+        if test.shape[0] < 2:
+            raise InvalidInputError("X_test must have two samples or more, but has one")
     if how == "fits":
         fits = [clone(template).set_params(n_components=K).fit(counts) for K in ranks]
     else:
@@ -143,7 +145,7 @@ def _compare(
     values = [_log_likelihood(fit, counts) for fit in fits]
     ranks = np.array([fit.n_components for fit in fits])
     log_likelihood = np.array([value.total for value in values])
-    learned = sum(bool(fit.learn_alpha) for fit in fits[:1])
+    learned = fits[0].learn_alpha in (True, "component")
     price = 0.5 * (n_features + learned) * math.log(max(counts.shape[0], 2))
     bic = log_likelihood - price * ranks
     held_out = error = None
@@ -174,8 +176,5 @@ def _log_likelihood(fit: GammaPoissonMF, counts: sp.csr_array) -> LogLikelihood:
 
 def _error_of_difference(a: LogLikelihood, b: LogLikelihood) -> float:
     """The standard error of a's total less b's, over samples like these."""
-    if a is b:
-        return 0.0
     differences = a.per_sample - b.per_sample
-    over_samples = float(differences.std()) * math.sqrt(differences.size)
-    return math.hypot(over_samples, a.std_error, b.std_error)
+    return float(differences.std(ddof=1)) * math.sqrt(differences.size)

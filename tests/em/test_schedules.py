@@ -158,6 +158,9 @@ def test_max_iter_first_is_said():
         est = GammaPoissonMF(3, max_iter=30, random_state=0).fit(X)
     assert not est.converged_
     assert est.n_iter_ == 30
+    with pytest.warns(ConvergenceWarning):
+        few = GammaPoissonMF(3, max_iter=3, random_state=0).fit(X)
+    np.testing.assert_array_equal(few.history_["norms"][-1], few.model_.column_norms)
 
 
 def test_a_callback_stops_it_without_a_warning():
@@ -168,6 +171,8 @@ def test_a_callback_stops_it_without_a_warning():
         est.fit(X)
     assert est.n_iter_ == 25
     assert not est.converged_
+    # What the callback saw last, not an average that lags behind.
+    np.testing.assert_array_equal(est.history_["norms"][-1], est.model_.column_norms)
 
 
 def test_components_that_stay_the_same_are_said():

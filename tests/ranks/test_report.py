@@ -127,6 +127,7 @@ def test_the_order_of_elimination():
     def made(left):
         class Columns(tuple):
             n_components = len(left)
+            shares = np.ones(4)
 
         return type("Worth", (), {"model": Columns(left)})
 
@@ -159,9 +160,22 @@ def test_one_component_and_one_sample():
     est = GammaPoissonMF(2, tol=1e-2, random_state=0)
     with pytest.warns(ConvergenceWarning, match="all components are the same"):
         est.fit(X)
-    two = est.rank_report(X, X)
-    assert two.rank == 1
-    assert two.held_out.shape == (2,)
+    assert est.rank_report(X).rank == 1
+    with pytest.raises(ValueError, match="X_test must have two samples or more"):
+        est.rank_report(X, X)
+
+
+def test_an_empty_component_goes_first():
+    X, _ = paper_synthetic(scale=10, random_state=0)
+    start = np.array([X.mean(axis=0) / 2, np.zeros(4), X.mean(axis=0) / 2 * [1.5, 0.5, 1, 1]])
+    start *= X.mean(axis=0) / start.sum(axis=0)
+    est = GammaPoissonMF(3, init=start, tol=1e-3, random_state=0).fit(X)
+    report = est.rank_report(X)
+    assert report.removed[0] == 1
+    assert report.cost[1] == 0.0
+    np.testing.assert_array_equal(report.keep, [True, False, True])
+    assert report.rank == 2 == report.model.n_components
+    np.testing.assert_array_equal(report.norm, est.model_.column_norms)
 
 
 def test_refusals(fitted):

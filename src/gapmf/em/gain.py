@@ -47,8 +47,9 @@ def gain(a: Point, b: Point) -> Gain:
     """What the step from a to b gained."""
     n = a.statistics.n_draws / a.n_draws
     lower, upper = (n * _expected(s.statistics, a.model, b.model) for s in (a, b))
-    variance = SWEEPS_A_DRAW * (upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
-    return Gain(0.5 * (lower + upper), math.sqrt(max(variance, 0.0)))
+    # The difference of the bounds is noisy too, and may be negative when there is little of it.
+    variance = SWEEPS_A_DRAW * abs(upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
+    return Gain(0.5 * (lower + upper), math.sqrt(variance))
 
 
 def _expected(s: Statistics, a: GaP, b: GaP) -> float:
@@ -56,13 +57,13 @@ def _expected(s: Statistics, a: GaP, b: GaP) -> float:
     met = s.c_sum > 0
     ratio = np.ones_like(s.c_sum)
     np.divide(b.event_probabilities, a.event_probabilities, out=ratio, where=met)
-    value = float(np.vdot(s.c_sum, np.log(ratio, out=ratio))) / s.n_draws
+    value = float((s.c_sum * np.log(ratio, out=ratio)).sum()) / s.n_draws
     for sign, m in ((1.0, b), (-1.0, a)):
         value -= sign * float(m.alpha @ np.log1p(m.column_norms / m.beta))
     if not np.array_equal(a.alpha, b.alpha):
         assert s.sizes is not None
         rise = _log_rising(b, s.sizes.shape[1]) - _log_rising(a, s.sizes.shape[1])
-        value += float(np.vdot(s.sizes, rise)) / s.n_draws
+        value += float((s.sizes * rise).sum()) / s.n_draws
     return value
 
 

@@ -63,8 +63,11 @@ def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
 
 
 def _walk(engine: Engine, settings: Settings, rng: np.random.Generator, history: History) -> Walk:
-    n_features = int((engine.totals > 0).sum())
-    n_parameters = settings.alpha.size * (n_features + (settings.learn_alpha is not None))
+    n_parameters = settings.alpha.size * int((engine.totals > 0).sum())
+
+    def restart() -> GaP:
+        return _start("random", engine, settings, rng)
+
     return Walk(
         engine,
         _pace(engine, settings),
@@ -73,7 +76,7 @@ def _walk(engine: Engine, settings: Settings, rng: np.random.Generator, history:
             in_all=settings.tol * NATS_A_PARAMETER * n_parameters,
         ),
         sizes=settings.learn_alpha is not None,
-        restart=lambda: _start("random", engine, settings, rng),
+        restart=restart if isinstance(settings.init, str) and settings.init == "mean" else None,
         max_iter=settings.max_iter,
         history=history,
     )

@@ -140,7 +140,8 @@ class Saem:
 
     s̄ ← s̄ + γ_j (s − s̄). γ = 1, so there is no memory, until the gain of a window is little or
     cannot be told from nothing; from there γ_j = j^-0.75, whose sum diverges while the sum of
-    its squares does not: the conditions under which SAEM converges.
+    its squares does not: the conditions under which SAEM converges. Its steps become small, so
+    that a window may gain little far from the maximum: it can stop before `Adaptive` would.
     """
 
     n_iter, n_draws = 20, 1
@@ -160,8 +161,7 @@ class Saem:
 
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
-        if self._j:
-            assert self._mean is not None
+        if self._j and self._mean is not None:
             self._mean = self._mean.moved_to(statistics, self._j**-DAMPING)
             self._j += 1
         else:
@@ -198,7 +198,7 @@ class Walk:
     engine, pace, rule
     sizes : bool
         Whether M-steps need the histogram of L.
-    restart : callable
+    restart : callable, optional
         Makes a model to start from when all components have stayed alike.
     """
 
@@ -209,7 +209,7 @@ class Walk:
         rule: Rule,
         *,
         sizes: bool,
-        restart: Callable[[], GaP],
+        restart: Callable[[], GaP] | None,
         max_iter: int,
         history: History,
     ) -> None:
@@ -222,20 +222,25 @@ class Walk:
         """Go from `model` until the rule is met, or there are no iterations left."""
         history, pace = self._history, self._pace
         restarts = 0
+        resting = False
         before: Point | None = None
         while True:
             n_sweeps = self._n_sweeps
             model, total = self._window(model)
+            if history.stopped:
+                return Outcome(model, False, False)
             rest = pace.resting_point(model, total)
-            if history.stopped or len(history) >= self._max_iter:
-                return Outcome(rest, False, False)
+            if len(history) >= self._max_iter:
+                # On the way an average lags behind; at rest it has less noise.
+                return Outcome(rest if resting else model, False, False)
             here = self._look(rest)
             if before is not None:
                 gained = gain(before, here)
                 turn = pace.turn(gained, self._rule.met(gained, self._n_sweeps - n_sweeps))
+                resting = turn is not Turn.ON
                 if turn is Turn.STOP:
                     alike = are_alike(here.statistics, self._engine.n_samples)
-                    if not alike or restarts == RESTARTS:
+                    if not alike or self._restart is None or restarts == RESTARTS:
                         return Outcome(here.model, True, alike)
                     restarts += 1
                     pace.begin()

@@ -60,4 +60,4 @@ def are_alike(s: Statistics, n_samples: int) -> bool:
     degrees = (c.shape[0] - 1) * (c.shape[1] - 1)
     expected = c.sum(axis=1, keepdims=True) * c.sum(axis=0) / c.sum()
     ratio = np.divide(c, expected, out=np.ones_like(c), where=c > 0)
-    return bool(np.vdot(c, np.log(ratio)) <= degrees)
+    return bool((c * np.log(ratio)).sum() <= degrees)

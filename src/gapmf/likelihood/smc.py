@@ -110,7 +110,8 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     top = log_values.max(axis=0)
     relative = np.exp(log_values - top)
     mean = _mean(relative)
-    between = np.maximum(_variance(relative / mean), _variance(log_values)) / R
+    spread = _variance(relative / mean) / R
+    between = np.maximum(spread, _variance(log_values) / R)
     expected = _WITHIN_FACTOR * _mean(within) / R
     mixed = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
     values = top + np.log(mean)
@@ -118,7 +119,9 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     variance = np.maximum(np.maximum(mixed, between), rounding**2)
     std_error = np.sqrt(variance)
     return Estimates(
-        values=values + 0.5 * np.minimum(variance, 1.0),
+        # Not by the variance of the error bar, which is on the safe side: over many samples that
+        # would add up.
+        values=values + 0.5 * np.minimum(spread, 1.0),
         std_errors=std_error,
         ess=n_particles / (1.0 + n_particles * variance),
         reliable=std_error <= _LARGEST_STD_ERROR,

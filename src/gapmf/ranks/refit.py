@@ -29,7 +29,13 @@ def for_comparison(
     """log p(X | W) to compare models by: exact where that is cheap for all samples."""
     method = "auto" if model.n_components <= 3 else "smc"
     return log_marginal_likelihood(
-        X, model, method, random_state=seed, n_jobs=n_jobs, n_particles=n_particles
+        X,
+        model,
+        method,
+        random_state=seed,
+        n_jobs=n_jobs,
+        n_particles=n_particles,
+        max_cost=np.inf,  # a fit that was made must not be lost to its likelihood's price
     )
 
 
@@ -84,5 +90,5 @@ class Refit:
         shares = shares_of(model, self.mean_counts)[:, others]
         lone = shares.sum(axis=1) == 0
         alpha, beta = model.alpha[others], model.beta[others]
-        shares[lone] = GaP(model.W[:, others], alpha, beta).shares + 1e-9
+        shares[lone] = GaP(model.W[:, others], alpha, beta).shares
         return GaP(from_shares(shares, self.mean_counts, alpha, beta), alpha, beta)

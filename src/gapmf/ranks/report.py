@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -142,13 +144,14 @@ class Elimination:
         left = list(range(full.model.n_components))
         losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
         known: dict[int, Worth] = dict(enumerate(first))
+        share = full.model.shares
         removed: list[int] = []
         models: list[GaP] = []
         while len(left) > 1:
             cheap = [k for k in left if losses[k] < 0.0]
             if not cheap:
                 break
-            k = min(cheap, key=losses.__getitem__)
+            k = min(cheap, key=lambda k: (losses[k], share[k]))
             if k not in known:
                 known[k] = self.without(full, left.index(k))
                 losses[k] = self.loss(full, known[k])
@@ -170,6 +173,12 @@ def report_on(
     score: tuple[Array, Array],
 ) -> RankReport:
     """The report on a model; n_parameters are those of one component."""
+    alive = model.column_norms > 0
+    if not alive.all() and model.n_components > 1:
+        alive[0] |= not alive.any()
+        filled = GaP(model.W[:, alive], model.alpha[alive], model.beta[alive])
+        short = report_on(refit, filled, n_parameters=n_parameters, X_test=X_test, score=score)
+        return _with_empty(short, alive, model)
     price = 0.5 * n_parameters * math.log(max(refit.counts.shape[0], 2))
     elimination = Elimination(refit, price, X_test)
     K = model.n_components
@@ -203,6 +212,27 @@ def report_on(
     )
 
 
+def _with_empty(short: RankReport, alive: NDArray[np.bool_], model: GaP) -> RankReport:
+    """A report with the empty components put back: they cost nothing, and go first."""
+    places = np.flatnonzero(alive)
+
+    def among_all(values: Array | None) -> Array | None:
+        if values is None:
+            return None
+        result = np.zeros(alive.size, dtype=values.dtype)
+        result[places] = values
+        return result
+
+    spread: dict[str, Any] = {
+        name: among_all(getattr(short, name))
+        for name in ("keep", "cost", "cost_error", "held_out", "held_out_error")
+    }
+    removed = (*np.flatnonzero(~alive).tolist(), *places[list(short.removed)].tolist())
+    return dataclasses.replace(
+        short, norm=model.column_norms, share=model.shares, removed=removed, **spread
+    )
+
+
 def _of_one(
     refit: Refit, model: GaP, price: float, score: tuple[Array, Array], *, held_out: bool
 ) -> RankReport:
@@ -229,9 +259,8 @@ def _of_one(
 def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, float]:
     """What held-out samples lose, and its standard error over samples like them."""
     differences = full.per_sample - less.per_sample
-    M = differences.size
-    over_samples = differences.std(ddof=1) * math.sqrt(M) if M > 1 else math.inf
-    return float(differences.sum()), math.hypot(over_samples, full.std_error, less.std_error)
+    # The spread over samples contains that of Monte Carlo.
+    return float(differences.sum()), float(differences.std(ddof=1)) * math.sqrt(differences.size)
 
 
 def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:

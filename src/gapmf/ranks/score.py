@@ -26,7 +26,13 @@ def score(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[A
     N = X.shape[0]
     groups = np.array_split(np.random.default_rng(seed).permutation(N), min(N_GROUPS, N))
     expected = model.expected_counts()
-    r = np.array([_score_of(X[rows], model, expected, seed, n_jobs) for rows in groups])
+    first = np.cumsum([0, *(rows.size for rows in groups)])
+    r = np.array(
+        [
+            _score_of(model, expected, LocalEngine(n_jobs).load(X[rows], seed, int(n)))
+            for rows, n in zip(groups, first, strict=False)
+        ]
+    )
     weights = np.array([rows.size for rows in groups]) / N
     mean = weights @ r
     if len(groups) == 1:
@@ -35,7 +41,7 @@ def score(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[A
     return mean, np.sqrt(variance)
 
 
-def _score_of(X: sp.csr_array, model: GaP, expected: Array, seed: int, n_jobs: int | None) -> Array:
+def _score_of(model: GaP, expected: Array, engine: LocalEngine) -> Array:
     """r_f over some samples: what EM makes of a probing component, as a multiple of itself."""
     steady = 1e6  # Gamma(α, α) with this α is one, to a thousandth
     probe = PROBE * expected
@@ -44,7 +50,6 @@ def _score_of(X: sp.csr_array, model: GaP, expected: Array, seed: int, n_jobs: i
         np.append(model.alpha, steady),
         np.append(model.beta, steady),
     )
-    engine = LocalEngine(n_jobs).load(X, seed)
     s = engine.advance(with_probe, SWEEPS)
     got = s.c_sum[:, -1] / s.n_draws
     return np.divide(got, probe, out=np.zeros_like(got), where=probe > 0)
