@@ -42,17 +42,18 @@ def negative_multinomial_pmf(c, alpha, p):
 
 def marginal_likelihood(V, W, alpha, beta):
     """p(V | W, β) by Eq. 28: a sum over F×K×N tensors of products of NM probabilities."""
-    K, N = W.shape[1], V.shape[1]
-    total = 0.0
-    for C in admissible(V, K):
-        product = 1.0
-        for k in range(K):
-            p = [float(w) / (float(W[:, k].sum()) + float(beta[k])) for w in W[:, k]]
-            for n in range(N):
-                c = [int(x) for x in C[:, k, n]]
-                product *= negative_multinomial_pmf(c, float(alpha[k]), p)
-        total += product
-    return total
+    return sum(probability_of_components(C, W, alpha, beta) for C in admissible(V, W.shape[1]))
+
+
+def probability_of_components(C, W, alpha, beta):
+    """p(C | W, β): a product of NM probabilities over components and samples, Eq. 28's summand."""
+    product = 1.0
+    for k in range(W.shape[1]):
+        p = [float(w) / (float(W[:, k].sum()) + float(beta[k])) for w in W[:, k]]
+        for n in range(C.shape[2]):
+            c = [int(x) for x in C[:, k, n]]
+            product *= negative_multinomial_pmf(c, float(alpha[k]), p)
+    return product
 
 
 def log_likelihood_40_digits(v, W, alpha, beta):
@@ -141,17 +142,8 @@ def gibbs(V, W, alpha, beta, C, n_sweeps, rng):
 
 def posterior_of_components(V, W, alpha, beta):
     """Every admissible C with its posterior probability, from Eq. 28."""
-    K, N = W.shape[1], V.shape[1]
-    tensors, products = [], []
-    for C in admissible(V, K):
-        product = 1.0
-        for k in range(K):
-            p = [float(w) / (float(W[:, k].sum()) + float(beta[k])) for w in W[:, k]]
-            for n in range(N):
-                c = [int(x) for x in C[:, k, n]]
-                product *= negative_multinomial_pmf(c, float(alpha[k]), p)
-        tensors.append(C)
-        products.append(product)
+    tensors = list(admissible(V, W.shape[1]))
+    products = [probability_of_components(C, W, alpha, beta) for C in tensors]
     return tensors, np.array(products) / sum(products)
 
 
