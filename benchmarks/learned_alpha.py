@@ -12,25 +12,21 @@ one thread each.
 
 from __future__ import annotations
 
-import argparse
-import json
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from scipy.special import polygamma
 
-from gapmf import GammaPoissonMF, GaP
+from gapmf import GammaPoissonMF
+from simulated import arguments, save, simulate
 
 N, F, K, COUNTS = 1000, 10, 3, 150
 
 
 def trial(alpha, how, seed):
     warnings.simplefilter("ignore")
-    rng = np.random.default_rng(seed)
-    directions = rng.dirichlet(np.full(F, 0.2), K).T
-    truth = GaP(directions * COUNTS / (K * alpha), alpha)
-    X = truth.sample(N, random_state=rng)
+    X = simulate(seed, N=N, F=F, K=K, counts=COUNTS, alpha=alpha, spread=0.2)
     est = GammaPoissonMF(K, learn_alpha=how, random_state=seed, n_jobs=1).fit(X)
     return np.log(est.alpha_ / alpha)
 
@@ -48,10 +44,7 @@ def least_spread(alpha):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--json")
-    args = parser.parse_args()
+    args = arguments(seeds=20).parse_args()
     print(f"{'α':>5} {'learned':>10} {'mean log(α̂/α)':>20} {'spread':>7} {'least':>7}")
     results = []
     with ProcessPoolExecutor(2) as pool:
@@ -69,9 +62,7 @@ def main():
                     f" {spread:>7.3f} {least:>7.3f}",
                     flush=True,
                 )
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    save(results, args.json)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ share of the expected counts exceeds a threshold. Two processes of one thread ea
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from gapmf import GammaPoissonMF, GaP
+from gapmf import GammaPoissonMF
+from simulated import arguments, save, simulate
 
 THRESHOLDS = (1e-3, 1e-2, 5e-2)
 USUAL = {"N": 500, "F": 100, "counts": 200, "alpha": 0.3, "spread": 0.1, "fit": {"alpha": 0.3}}
@@ -37,18 +36,10 @@ CASES = {
 }
 
 
-def simulate(case, seed):
-    rng = np.random.default_rng(seed)
-    K = case["K"]
-    directions = rng.dirichlet(np.full(case["F"], case["spread"]), K).T
-    scale = case["counts"] / (K * case["alpha"])
-    return GaP(scale * directions, case["alpha"]).sample(case["N"], random_state=rng)
-
-
 def trial(case, seed):
     """The rank by the report, by the thresholds, and the seconds of fit and report."""
     warnings.simplefilter("ignore")
-    X = simulate(case, seed)
+    X = simulate(seed, **{name: case[name] for name in case if name != "fit"})
     start = time.perf_counter()
     est = GammaPoissonMF(2 * case["K"], random_state=seed, n_jobs=1, **case["fit"]).fit(X)
     fitted = time.perf_counter()
@@ -58,10 +49,8 @@ def trial(case, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=50)
+    parser = arguments(seeds=50)
     parser.add_argument("--only", default="")
-    parser.add_argument("--json")
     args = parser.parse_args()
     results = {}
     print(f"{'':34} {'seeds':>5} {'found K*':>9} {'ranks':>7}   shares above {THRESHOLDS}")
@@ -87,9 +76,7 @@ def main():
                 f"   (fit {fit:.1f} s, report {report:.1f} s)",
                 flush=True,
             )
-            if args.json:
-                with open(args.json, "w", encoding="utf-8") as file:
-                    json.dump(results, file, indent=1)
+            save(results, args.json)
 
 
 if __name__ == "__main__":
