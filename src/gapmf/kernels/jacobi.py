@@ -62,16 +62,21 @@ def _polish(u, A, B):
 
 
 @njit(cache=True, nogil=True)
+def _next(p, d, a, b_u, ratio):
+    """q_{n+1} and its difference, over √h_{n+1}, from those of n."""
+    d = a * d - b_u * p
+    p += d
+    norm = 1.0 / math.sqrt(ratio)
+    return p * norm, d * norm
+
+
+@njit(cache=True, nogil=True)
 def _log_weight(u, A, B, ratio):
     """log of Christoffel's 1 / Σ_{n<m} q_n(u)² / h_n, a sum of positive terms."""
     p, d = 1.0, 0.0  # q_n and its difference, over √h_n
     total, log_scale = 1.0, 0.0
     for n in range(A.size - 1):
-        d = A[n] * d - B[n] * u * p
-        p += d
-        norm = 1.0 / math.sqrt(ratio[n + 1])
-        p *= norm
-        d *= norm
+        p, d = _next(p, d, A[n], B[n] * u, ratio[n + 1])
         total += p * p
         if abs(p) > _HUGE:
             p, d = p * _TINY, d * _TINY
@@ -130,11 +135,7 @@ def _expand(u, A, B, ratio, near, far):
     p, d = 1.0, 0.0
     x, y = 0.0, 0.0
     for n in range(A.size - 1):
-        d = A[n] * d - B[n] * u * p
-        p += d
-        norm = 1.0 / math.sqrt(ratio[n + 1])
-        p *= norm
-        d *= norm
+        p, d = _next(p, d, A[n], B[n] * u, ratio[n + 1])
         x += near[n + 1] * p
         y += far[n + 1] * p
     return x, y
