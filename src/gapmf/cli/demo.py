@@ -80,7 +80,7 @@ def run(seed: int, console: Console | None = None) -> None:
         "With your own counts (rows are samples, columns are features):\n"
         "  [green]from gapmf import GammaPoissonMF\n"
         "  est = GammaPoissonMF(n_components=3, random_state=0).fit(X)\n"
-        "  est.components_, est.log_likelihood_, est.certificate_[/]"
+        "  est.components_, est.rank_report(X)[/]"
     )
 
 
