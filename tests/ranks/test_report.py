@@ -9,7 +9,7 @@ from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
 from gapmf.ranks.refit import Refit
-from gapmf.ranks.report import Elimination
+from gapmf.ranks.report import Elimination, Worth
 from gapmf.ranks.score import score
 from gapmf.settings import check_settings
 
@@ -129,7 +129,7 @@ def test_the_order_of_elimination():
             n_components = len(left)
             shares = np.ones(4)
 
-        return type("Worth", (), {"model": Columns(left)})
+        return type("Worth", (), {"model": Columns(left), "held_out": None})
 
     by_hand = ByHand(None, 10.0, None)
     full = made((0, 1, 2, 3))
@@ -139,6 +139,30 @@ def test_the_order_of_elimination():
     assert removed == [0, 2]
     assert [tuple(m) for m in models] == [(1, 2, 3), (1, 3)]
     assert by_hand.asked == ((2, 3), (1, 3))
+
+
+def test_held_out_losses_do_not_add_up_unseen():
+    """Each removal loses less than an error bar; together they lose three of them."""
+
+    def value(totals):
+        totals = np.asarray(totals, dtype=float)
+        return type("LogLikelihood", (), {"per_sample": totals, "total": totals.sum()})
+
+    noise = np.random.default_rng(0).normal(size=400)
+    error = noise.std(ddof=1) * 20.0
+    noise -= noise.mean()
+
+    def worth(K):  # each component less costs 0.9 errors of its difference from the next
+        model = GaP(np.ones((2, K)))
+        return Worth(model, value([0.0]), value(noise * (K % 2) + 0.9 * error * K / 400.0))
+
+    class ByHand(Elimination):
+        def without(self, full, k):
+            return worth(full.model.n_components - 1)
+
+    by_hand = ByHand(None, 10.0, X_test=np.ones((2, 2)))
+    removed, _ = by_hand.run(worth(6), [worth(5)] * 6)
+    assert len(removed) == 1
 
 
 def test_the_score_by_monte_carlo_is_the_exact_one():

@@ -43,6 +43,12 @@ SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 
 
 @kernel()
+def growth(K):
+    """A round, as a part of what has been seen."""
+    return min(GROWTH, 0.3 / math.sqrt(K))
+
+
+@kernel()
 def resample(u, total, at):
     """Systematic resampling: each particle's parent. The weights become 1."""
     P = at.weight.size
@@ -203,12 +209,12 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
     n = 0
     for j in range(J):
         n += counts[j]
-    growth = min(GROWTH, 0.3 / math.sqrt(K))
+    part = growth(K)
     result, variance = 0.0, 0.0
     goal, seen = 0.0, 0
     total, squares = float(P), float(P)
     while seen < n:
-        goal += max(1.0, math.floor(growth * goal))
+        goal += max(1.0, math.floor(part * goal))
         most = plan_round(min(1.0, goal / n), counts, at)
         if most == 0:
             continue

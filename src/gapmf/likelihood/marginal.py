@@ -61,7 +61,7 @@ def log_marginal_likelihood(
         Threads, in scikit-learn's meaning. The result does not depend on it.
     n_particles : int
         For "smc", a sample: in eight independent islands. The variance falls, and the time
-        grows, in proportion.
+        grows, in proportion. Samples whose islands disagree get 8, then 64 times as many.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples.

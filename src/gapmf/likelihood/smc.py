@@ -30,6 +30,7 @@ Index = NDArray[np.int64]
 N_ISLANDS = 8
 N_PARTICLES = 512
 N_MOVES = 1
+ESCALATION = (8, 64)  # times as many particles, for samples whose error bar is not to be trusted
 _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
 
 # What the weights within islands say about the variance counts as much as so many islands more,
@@ -56,7 +57,7 @@ def check_particles(n_particles: int, n_components: int) -> int:
     """Particles an island: a multiple of four, of all islands together at least n_particles."""
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
-    most = (1 << 20) // max(n_components, 1) // 4 * 4
+    most = _most(n_components)
     if each > most:
         raise InvalidInputError(
             f"n_particles is {n}, but with {n_components} components at most "
@@ -65,15 +66,37 @@ def check_particles(n_particles: int, n_components: int) -> int:
     return each
 
 
+def _most(n_components: int) -> int:
+    """Particles of an island that the counters of the random numbers can tell apart."""
+    return (1 << 20) // max(n_components, 1) // 4 * 4
+
+
 def log_factors(
     rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
 ) -> Estimates:
     """The logarithm of the second factor of Eq. 31, estimated for each sample.
 
     Every sample must be possible. What it gets depends on the seed and on its counts alone.
+    Samples whose islands do not agree are estimated anew, with more particles.
     """
+    result = _estimate(rows, model, seed, per_island, n_jobs)
+    for factor in ESCALATION:
+        poor = np.flatnonzero(~result.reliable)
+        more = min(factor * per_island, _most(model.n_components))
+        if not poor.size or more <= per_island:
+            break
+        again = _estimate(rows[poor], model, seed, more, n_jobs)
+        for array, values in zip(result, again, strict=True):
+            array[poor] = values
+    return result
+
+
+def _estimate(
+    rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
+) -> Estimates:
+    """One estimate for each sample, of islands with so many particles."""
     N = rows.shape[0]
-    names = np.array([stream_names(rows, n) for n in range(N)], dtype=np.uint64)
+    names = np.array([stream_names(rows, n, per_island) for n in range(N)], dtype=np.uint64)
     names = names.reshape(N, N_ISLANDS)
     cost = predict_cost(rows, model.n_components, per_island)
     blocks = [(members, take_block(rows, members)) for members in _cut(cost)]
@@ -141,13 +164,15 @@ def _variance(islands: Array) -> Array:
     return _mean((islands - _mean(islands)) ** 2) * (R / (R - 1))
 
 
-def stream_names(rows: sp.csr_array, n: int) -> list[int]:
+def stream_names(rows: sp.csr_array, n: int, per_island: int) -> list[int]:
     """64 bits for each island of a sample: a hash of its counts, so the same in any company."""
+    size = per_island.to_bytes(4, "little")  # more particles draw anew
     lo, hi = rows.indptr[n], rows.indptr[n + 1]
     content = np.concatenate([rows.indices[lo:hi], rows.data[lo:hi]]).astype("<i8").tobytes()
     return [
         int.from_bytes(
-            hashlib.blake2b(content, digest_size=8, salt=bytes([island])).digest(), "little"
+            hashlib.blake2b(content, digest_size=8, salt=bytes([island]), person=size).digest(),
+            "little",
         )
         for island in range(N_ISLANDS)
     ]
@@ -155,9 +180,10 @@ def stream_names(rows: sp.csr_array, n: int) -> list[int]:
 
 def predict_cost(rows: sp.csr_array, K: int, per_island: int) -> Array:
     """Operations for one island of each sample, about a nanosecond each."""
-    many = smc.BATCH / smc.GROWTH
+    growth = smc.growth(K)
+    many = smc.BATCH / growth
     tokens = np.minimum(rows.data, many)
-    rounds = np.log(np.maximum(rows.data / many, 1.0)) / smc.GROWTH
+    rounds = np.log(np.maximum(rows.data / many, 1.0)) / growth
     work = sum_entries(rows.indptr, 2.0 * tokens + 50.0 * rounds)
     return (work + 50.0) * (K + 2.0) * per_island
 

@@ -27,7 +27,8 @@ class RankReport:
     rank : int
         The number of components that are left when, one after another, the cheapest to remove
         is removed as long as the rule says so: it costs less log-likelihood than `price` or,
-        with held-out data, no more of theirs than one standard error.
+        with held-out data, what is left has lost no more of theirs than one standard error
+        against the best model so far.
     keep : bool array, (K,)
         Which they are.
     model : GaP
@@ -38,8 +39,9 @@ class RankReport:
         ||w_k||₁, and the part of the expected counts.
     cost, cost_error : arrays, (K,)
         How much log-likelihood is lost when this component alone is removed and the others are
-        refitted, and its standard error. Two components that share one role are both cheap:
-        `rank` removes one and then finds the other dear.
+        refitted, shortly, and the standard error of its Monte Carlo (not of the fits). Two
+        components that share one role are both cheap: `rank` removes one and then finds the
+        other dear.
     price : float
         What BIC asks of a component: half a log N for each of its parameters.
     held_out, held_out_error : arrays, (K,), or None
@@ -135,12 +137,17 @@ class Elimination:
             return loss - error
         return full.fitted.total - less.fitted.total - self._price
 
+    def _reference(self, full: Worth, best: Worth) -> Worth:
+        """What a smaller model is compared with: held-out losses must not add up unseen."""
+        return full if self._X_test is None else best
+
     def run(self, full: Worth, first: list[Worth]) -> tuple[list[int], list[GaP]]:
         """Remove the cheapest while that pays: what was removed, and what was left each time.
 
         `first` holds the models without each single component. What one costs grows as others
-        go, so a component once found dear is not asked again.
+        go, as a rule, so a component once found dear is not asked again.
         """
+        best = full
         left = list(range(full.model.n_components))
         losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
         known: dict[int, Worth] = dict(enumerate(first))
@@ -154,9 +161,10 @@ class Elimination:
             k = min(cheap, key=lambda k: (losses[k], share[k]))
             if k not in known:
                 known[k] = self.without(full, left.index(k))
-                losses[k] = self.loss(full, known[k])
+                losses[k] = self.loss(self._reference(full, best), known[k])
                 continue
             full = known[k]
+            best = max(best, full, key=_held_out_total)
             known = {}
             left.remove(k)
             removed.append(k)
@@ -254,6 +262,10 @@ def _of_one(
         r=score[0],
         r_error=score[1],
     )
+
+
+def _held_out_total(worth: Worth) -> float:
+    return -math.inf if worth.held_out is None else worth.held_out.total
 
 
 def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, float]:
