@@ -63,20 +63,21 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
     schedule : {"adaptive", "paper", "saem"}
         Monte Carlo only. "adaptive": one sweep an iteration, with momentum, and twice as many
         whenever noise rather than distance limits the progress. "saem": one sweep an iteration;
-        once gains drown in noise, statistics are averaged with steps of size j^-0.75; it may
-        stop short of the maximum, where "adaptive" goes on. "paper":
+        once gains drown in noise, statistics are averaged with steps of size j^-0.75, without
+        momentum: slower where EM is slow. "paper":
         `n_burn_in` and then `n_draws` sweeps an iteration, from the last draw of the iteration
         before, for exactly `max_iter` iterations, without a stopping rule.
     n_draws, n_burn_in : int, optional
         For schedule="paper" only; by default 150 each, as in the paper.
     max_iter : int, optional
-        Iterations at most; by default 2000 for "adaptive" and "saem", 500 for "paper", 1000
-        with exact moments.
+        Iterations at most; by default 2000 for "adaptive", 50,000 for "saem" (of one sweep
+        each), 500 for "paper", 1000 with exact moments.
     tol : float
         "adaptive" and "saem" measure what each window of iterations gained in log-likelihood,
         with its error. They stop when gain and twice its error together are below `tol` nats
-        a token for each sweep of the window, and below 5000 `tol` nats a parameter in all; or
-        when at 1024 sweeps an iteration gains still cannot be told from nothing.
+        a token for each sweep of the window (for "saem": for each full step that its steps
+        add up to), and below 5000 `tol` nats a parameter in all; or when at 1024 times the
+        first number of sweeps gains still cannot be told from nothing.
         "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
         and a short climb on the gradient finds no more either. "exact" always goes to the top.
     init : {"mean", "random"} or array-like, (K, F)

@@ -31,7 +31,7 @@ SCHEDULES = ("adaptive", "paper", "saem")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
+MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 50_000, "exact moments": 1000}
 
 Array = NDArray[np.float64]
 

@@ -29,19 +29,21 @@ ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
 RESTARTS = 2  # at a random point, when all components stay alike
 MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
 DAMPING = 0.75  # "saem": the j-th step of the average has size j^-0.75
+LONGEST = 20 * 1024  # sweeps of a window of "saem": as MOST_DRAWS
 
 
 @dataclass(frozen=True)
 class Rule:
     """When to stop: what a window may gain at most, in nats.
 
-    `a_sweep` times the window's sweeps, and not more than `in_all` however many they are.
+    `a_sweep` for each sweep of the window that moved the model, and not more than `in_all`
+    however many they are.
     """
 
     a_sweep: float
     in_all: float
 
-    def met(self, gained: Gain, n_sweeps: int) -> bool:
+    def met(self, gained: Gain, n_sweeps: float) -> bool:
         """Whether so little was gained, surely."""
         most = abs(gained.estimate) + ERRORS * gained.error
         return most <= min(self.a_sweep * n_sweeps, self.in_all)
@@ -64,6 +66,14 @@ class Pace(Protocol):
     """Iterations of a window."""
     n_draws: int
     """Sweeps of an iteration."""
+
+    @property
+    def n_look(self) -> int:
+        """Sweeps that tell what a window gained."""
+
+    @property
+    def way(self) -> float:
+        """The sweeps of a window, each as far as it may move the model."""
 
     def begin(self) -> None:
         """Start at a new point."""
@@ -100,6 +110,16 @@ class Adaptive:
         self._momentum.rest()
         self._momentum.floor = self._floor
         self._draw(1)
+
+    @property
+    def n_look(self) -> int:
+        """Sweeps that tell what a window gained."""
+        return self.n_draws
+
+    @property
+    def way(self) -> float:
+        """The sweeps of a window."""
+        return (self.n_iter + 1.0) * self.n_draws
 
     def settle(self) -> None:
         """Look for little noise rather than for new ways."""
@@ -138,13 +158,16 @@ class Adaptive:
 class Saem:
     """Stochastic approximation EM: one sweep an iteration, and statistics that are averaged.
 
-    s̄ ← s̄ + γ_j (s − s̄). γ = 1, so there is no memory, until the gain of a window is little or
-    cannot be told from nothing; from there γ_j = j^-0.75, whose sum diverges while the sum of
-    its squares does not: the conditions under which SAEM converges. Its steps become small, so
-    that a window may gain little far from the maximum: it can stop before `Adaptive` would.
+    s̄ ← s̄ + γ (s − s̄). γ = 1, so there is no memory, until the gain of a window is little or
+    cannot be told from nothing. From there γ = j^-0.75, where j goes from n/20 to n + n/20 in a
+    window of n iterations: over a window that gained the sequence is repeated, after one whose
+    gain cannot be told from nothing n is doubled. So steps become small only where noise limits
+    the progress; if it always did, their sum would diverge and that of their squares would not:
+    the conditions under which SAEM converges. What a window may gain is counted by the sum of
+    its γ, which is how many full steps it is worth: small steps gain little anywhere.
     """
 
-    n_iter, n_draws = 20, 1
+    n_draws = 1
 
     def __init__(self, m_step: MStep) -> None:
         self._m_step = m_step
@@ -153,19 +176,39 @@ class Saem:
     def begin(self) -> None:
         """Start at a new point."""
         self._mean: Statistics | None = None
-        self._j = 0
+        self._averaging = False
+        self.n_iter = 20
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._j = self.n_iter // 20
+        self._way = 0.0
+
+    @property
+    def n_look(self) -> int:
+        """Sweeps that tell what a window gained."""
+        return self.n_iter // 20
+
+    @property
+    def way(self) -> float:
+        """The sum of the window's γ."""
+        return self._way
 
     def settle(self) -> None:
         """Look for little noise rather than for new ways."""
-        self._j = 1
+        self._averaging = True
+        self._rewind()
 
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
-        if self._j and self._mean is not None:
-            self._mean = self._mean.moved_to(statistics, self._j**-DAMPING)
+        if self._averaging and self._mean is not None:
+            size = self._j**-DAMPING
+            self._mean = self._mean.moved_to(statistics, size)
             self._j += 1
         else:
+            size = 1.0
             self._mean = statistics
+        self._way += size
         return self._m_step(self._mean, model)
 
     def resting_point(self, model: GaP, total: Statistics) -> GaP:
@@ -174,10 +217,13 @@ class Saem:
 
     def turn(self, gained: Gain, little: bool) -> Turn:
         """What to do after a window that gained so much."""
-        if self._j and little:
+        unclear = abs(gained.estimate) <= ERRORS * gained.error
+        if self._averaging and (little or (unclear and self.n_iter >= LONGEST)):
             return Turn.STOP
-        if little or abs(gained.estimate) <= ERRORS * gained.error:
-            self._j = max(self._j, 1)
+        if self._averaging and unclear:
+            self.n_iter *= 2
+        self._averaging = self._averaging or little or unclear
+        self._rewind()
         return Turn.ON
 
 
@@ -225,7 +271,6 @@ class Walk:
         resting = False
         before: Point | None = None
         while True:
-            n_sweeps = self._n_sweeps
             model, total = self._window(model)
             if history.stopped:
                 return Outcome(model, False, False)
@@ -236,7 +281,7 @@ class Walk:
             here = self._look(rest)
             if before is not None:
                 gained = gain(before, here)
-                turn = pace.turn(gained, self._rule.met(gained, self._n_sweeps - n_sweeps))
+                turn = pace.turn(gained, self._rule.met(gained, pace.way))
                 resting = turn is not Turn.ON
                 if turn is Turn.STOP:
                     alike = are_alike(here.statistics, self._engine.n_samples)
@@ -259,19 +304,19 @@ class Walk:
         model, total = self._window(model)
         return self._pace.resting_point(model, total)
 
-    def _draw(self, model: GaP) -> Statistics:
-        n_draws = self._pace.n_draws
+    def _draw(self, model: GaP, n_draws: int) -> Statistics:
         self._n_sweeps += n_draws
         return self._engine.advance(model, Sweeps(n_draws, expectations=True, sizes=self._sizes))
 
     def _look(self, model: GaP) -> Point:
-        return Point(model, self._draw(model), self._pace.n_draws)
+        n_look = self._pace.n_look
+        return Point(model, self._draw(model, n_look), n_look)
 
     def _window(self, model: GaP) -> tuple[GaP, Statistics]:
         """A window of iterations: the model after it, and all its statistics together."""
         total: Statistics | None = None
         for _ in range(min(self._pace.n_iter, self._max_iter - len(self._history))):
-            statistics = self._draw(model)
+            statistics = self._draw(model, self._pace.n_draws)
             total = statistics if total is None else total + statistics
             model = self._pace.step(model, statistics)
             if self._history.add(model, n_sweeps=self._n_sweeps):
