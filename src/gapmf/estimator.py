@@ -235,7 +235,14 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self._keep(fit.model, found.history, settings, converged=fit.converged)
         self.log_likelihood_ = fit.expectation.log_likelihood
         self.certificate_: Certificate = certify(expect, fit.model, fit.expectation)
-        if not fit.converged and not found.history.stopped:
+        if fit.too_costly:
+            warnings.warn(
+                f"{self.algorithm} stopped after {self.n_iter_} iterations, at a learned alpha "
+                f"beyond which {fit.too_costly}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not fit.converged and not found.history.stopped:
             exact = self.algorithm == "exact"
             self._warn_of_max_iter("raise max_iter" if exact else "raise max_iter or tol")
         self._say_where_alpha_ended(settings)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import psi
+from sklearn.exceptions import ConvergenceWarning
 
 import naive
-from gapmf import GammaPoissonMF, GaP
+from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.dispersion import LARGEST, SMALLEST
@@ -357,3 +358,26 @@ def test_a_law_of_sizes_that_takes_too_long_is_refused_first():
     with pytest.raises(TooCostlyError, match=r"law of L, to learn alpha, at 3 components"):
         est.fit(X)
     assert not seen
+
+
+@pytest.mark.parametrize("dearest", [5.0, 30.0, 9_000.0])
+@pytest.mark.parametrize("algorithm", ["exact", "em-c"])
+def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, algorithm):
+    """Less than Poisson varies, so that α grows without end: E-steps beyond some α are refused."""
+    evaluate = ExactExpectation.__call__
+
+    def limited(self, model):
+        if model.alpha.max() > dearest:
+            raise TooCostlyError("an E-step would take a year")
+        return evaluate(self, model)
+
+    X = np.random.default_rng(0).binomial([16, 6], 0.5, (30, 2))
+    monkeypatch.setattr(ExactExpectation, "__call__", limited)
+    est = GammaPoissonMF(2, algorithm=algorithm, learn_alpha=True, max_iter=3000, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="beyond which an E-step would take a year"):
+        est.fit(X)
+    assert not est.converged_
+    assert 1.0 < est.alpha_.max() <= dearest
+    value = log_marginal_likelihood(X, est.model_).total
+    assert est.log_likelihood_ == pytest.approx(value, rel=1e-12)
+    assert value > GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X).log_likelihood_

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.em.record import History
+from gapmf.errors import TooCostlyError
 from gapmf.m_steps import update_c, update_ch
 from gapmf.model import GaP
 
@@ -15,11 +16,16 @@ _ROUNDING = 4e-15  # of a log-likelihood
 
 
 class Fit(NamedTuple):
-    """A fitted model, the E-step at it, and whether the stopping rule was met."""
+    """A fitted model, the E-step at it, and whether the stopping rule was met.
+
+    `too_costly` says what the next E-step would have taken, where that ended the fit: with a
+    learned α the price of an E-step changes on the way.
+    """
 
     model: GaP
     expectation: Expectation
     converged: bool
+    too_costly: str = ""
 
 
 def em_c_step(model: GaP, at: Expectation) -> GaP:
@@ -56,8 +62,14 @@ def fit_em(
     at = expect(model)
     previous_gain, times_small, ask_at = 0.0, 0, 0
     for i in range(max_iter):
-        model = step(model, at)
-        before, at = at.log_likelihood, expect(model)
+        here, model = model, step(model, at)
+        try:
+            after = expect(model)
+        except TooCostlyError as error:
+            if i == 0:
+                raise
+            return Fit(here, at, False, str(error))
+        before, at = at.log_likelihood, after
         if history.add(model, at.log_likelihood):
             return Fit(model, at, False)
         gain = at.log_likelihood - before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
@@ -12,6 +12,7 @@ from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.em.learned import lower_bound_step, with_alpha
 from gapmf.em.record import History
 from gapmf.em.start import from_shares, shares_of
+from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
@@ -45,23 +46,9 @@ def fit_maximum(
     step = lower_bound_step(expect) if expect.learn_alpha else em_c_step
     fit = fit_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history)
     problem = _Problem(expect, fit.model, history)
-    u, value, at_the_top = problem.variables(fit.model), np.inf, False
+    u, value, at_the_top = problem.variables(fit.model), np.inf, bool(fit.too_costly)
     while not (at_the_top or history.stopped or len(history) >= last - 1):
-        result = minimize(
-            problem.cost,
-            u,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=problem.bounds,
-            callback=problem.note,
-            options={
-                "maxiter": last - 1 - len(history),
-                "maxfun": 10**6,
-                "maxcor": 30,
-                "ftol": 3e-14,
-                "gtol": 1e-6,
-            },
-        )
+        result = problem.climb(u, last - 1 - len(history))
         # One bad step can end a run: only when a fresh one gains nothing is this the top.
         gain, value = value - result.fun, result.fun
         at_the_top = gain < 1e-7
@@ -70,19 +57,21 @@ def fit_maximum(
         fit = Fit(best, expect(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
-        if at_the_top and expect.learn_alpha:
+        if at_the_top:
+            fit = fit._replace(too_costly=problem.too_costly)
+        if at_the_top and expect.learn_alpha and not problem.too_costly:
             fit, moved = _to_the_bound(expect, fit)
             if moved:  # the rest follows
                 u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
         return Fit(history.model, expect(history.model), False)
-    if len(history) < last:
+    if len(history) < last and not fit.too_costly:
         polished = step(fit.model, fit.expectation)
         after = expect(polished)
         if after.log_likelihood >= fit.expectation.log_likelihood:
             fit = Fit(polished, after, False)
         history.add(fit.model, fit.expectation.log_likelihood)
-    return fit._replace(converged=at_the_top and not history.stopped)
+    return fit._replace(converged=at_the_top and not (history.stopped or fit.too_costly))
 
 
 def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
@@ -98,7 +87,10 @@ def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
     if not growing.any():
         return fit, False
     model = with_alpha(model, np.where(growing, LARGEST, model.alpha))
-    after = expect(model)
+    try:
+        after = expect(model)
+    except TooCostlyError as error:
+        return fit._replace(too_costly=str(error)), False
     if after.log_likelihood <= fit.expectation.log_likelihood:
         return fit, False
     return Fit(model, after, False), True
@@ -123,6 +115,26 @@ class _Problem:
         limits = float(np.log(SMALLEST)), float(np.log(LARGEST))
         self.bounds = [(0.0, None)] * n_shares + [limits] * self._n_alpha
         self._at: tuple[GaP, float] = model, np.nan
+        self.too_costly = ""
+
+    def climb(self, x: Array, max_iter: int) -> OptimizeResult:
+        """A run of the optimiser from x."""
+        self.too_costly = ""
+        return minimize(
+            self.cost,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self.bounds,
+            callback=self.note,
+            options={
+                "maxiter": max_iter,
+                "maxfun": 10**6,
+                "maxcor": 30,
+                "ftol": 3e-14,
+                "gtol": 1e-6,
+            },
+        )
 
     def variables(self, model: GaP) -> Array:
         """The x that stands for a model."""
@@ -157,7 +169,11 @@ class _Problem:
         if not (total > 0).all():  # a feature that nobody explains: step back
             return np.inf, np.zeros(x.size)
         model = self.model(x)
-        at = self._expect(model)
+        try:
+            at = self._expect(model)
+        except TooCostlyError as error:
+            self.too_costly = str(error)
+            return np.inf, np.zeros(x.size)
         self._at = model, at.log_likelihood
         mean = self._expect.mean_counts[self._seen]
         slope = at.gradient[self._seen] * (self._beta / alpha) * mean[:, None]

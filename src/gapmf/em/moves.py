@@ -13,6 +13,7 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.em.maximum import fit_maximum
 from gapmf.em.record import History
 from gapmf.em.start import from_shares, shares_of
+from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 
 _SEED = 0.02  # the share of one feature from which a column is grown
@@ -21,8 +22,8 @@ _SEED = 0.02  # the share of one feature from which a column is grown
 def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
     """Exchange, level and regrow columns while it helps; the history ends with what is kept.
 
-    max_iter bounds the iterations of all climbs together; those of the whole model are in the
-    history, those without a column are not.
+    max_iter bounds the iterations of all climbs of the whole model together, which are in the
+    history; those with a column less, or with one α for all, are not.
     """
     last = len(history) + max_iter
     helped = fit.model.n_components > 1 and expect.n_tokens > 0
@@ -38,10 +39,18 @@ def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: Histo
             room = last - len(history) - 1
             if room < 1 or history.stopped or not fit.converged:
                 break
-            start, value = make(expect, fit.model, room), fit.expectation.log_likelihood
-            other = fit_maximum(
-                expect, start, max_iter=room, history=history, warm_up=0, beat=value
-            )
+            value = fit.expectation.log_likelihood
+            try:
+                other = fit_maximum(
+                    expect,
+                    make(expect, fit.model, room),
+                    max_iter=room,
+                    history=history,
+                    warm_up=0,
+                    beat=value,
+                )
+            except TooCostlyError:
+                continue  # it leads to an α whose E-steps cost too much: the fit stays
             gain = other.expectation.log_likelihood - value
             if other.converged and gain > 1e-6:
                 fit, helped, came_by = other, True, make
