@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from gapmf.counts import check_counts
 from gapmf.em import monte_carlo
@@ -22,19 +21,16 @@ from gapmf.em.record import Callback, History
 from gapmf.em.schedules import Outcome
 from gapmf.em.search import search
 from gapmf.engines.local import LocalEngine
-from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
-from gapmf.ranks.refit import Refit, for_comparison
-from gapmf.ranks.report import RankReport, report_on
-from gapmf.ranks.score import score
-from gapmf.ranks.stability import Stability, compare
-from gapmf.rows import only_features
+from gapmf.ranks.questions import RankQuestions
+from gapmf.ranks.refit import for_comparison
 from gapmf.settings import Settings, check_settings
-from gapmf.validation import check_option, check_random_state, check_whole
+from gapmf.validation import check_random_state
 
 
-class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
+class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
     """Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
 
     counts X (N, F), samples × features: X is the paper's Vᵀ. x_nf ~ Poisson([W h_n]_f) with
@@ -281,121 +277,6 @@ class GammaPoissonMF(BaseEstimator):  # type: ignore[misc]
         self.converged_ = converged
         self.history_ = history.arrays(model.n_components)
         self.n_features_in_ = model.n_features
-
-    def rank_report(self, X: Any, X_test: Any = None) -> RankReport:
-        """What each component is worth, and how many are worth their price.
-
-        Each component is removed and the others are refitted, shortly: what that costs in
-        log-likelihood stands beside BIC's price and, with held-out counts, beside what it
-        costs there. Then components are removed one after another as long as that pays.
-
-        Parameters
-        ----------
-        X : counts, (N, F)
-            Those of `fit`.
-        X_test : counts, (M, F), optional
-            Held-out counts. Features that have none in X are left out of them.
-        """
-        check_is_fitted(self, "model_")
-        counts, settings, rng = self._prepare(X)
-        seed = int(rng.integers(2**63))
-        refit = Refit(counts, settings, self.n_jobs, seed)
-        return report_on(
-            refit,
-            self.model_,
-            n_parameters=int((refit.mean_counts > 0).sum()) + (settings.learn_alpha == "component"),
-            X_test=None if X_test is None else self._held_out(X_test, refit),
-            score=self._score(counts, settings, seed),
-        )
-
-    def prune(
-        self, X: Any, X_test: Any = None, *, report: RankReport | None = None
-    ) -> GammaPoissonMF:
-        """A fitted estimator of the components that the rank report keeps.
-
-        Parameters
-        ----------
-        X, X_test : as for `rank_report`
-        report : RankReport, optional
-            One that was made before, to save the time.
-        """
-        report = self.rank_report(X, X_test) if report is None else report
-        return self.refitted(X, report.model)
-
-    def refitted(self, X: Any, model: GaP) -> GammaPoissonMF:
-        """An estimator with the same parameters, fitted from a model of any rank.
-
-        Parameters
-        ----------
-        X : counts, (N, F)
-        model : GaP
-            Where to start, α and β included.
-        """
-        other: GammaPoissonMF = clone(self).set_params(
-            n_components=model.n_components,
-            alpha=model.alpha,
-            beta=model.beta,
-            init=model.W.T.copy(),
-            n_init=1,
-        )
-        return other.fit(X)
-
-    def stability(
-        self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
-    ) -> Stability:
-        """How surely each component comes back when the fit is repeated.
-
-        Parameters
-        ----------
-        X : counts, (N, F)
-            Those of `fit`.
-        n_fits : int
-        by : {"seeds", "bootstrap"}
-            Fits of the same counts from other seeds, which tell how much depends on where a
-            fit ends; or fits of samples drawn with replacement, which tell what depends on
-            the data at hand as well. Fits start as `init` says, or from "mean" if that is an
-            array.
-        n_features : int
-            Features of each component, from the largest, to give intervals for.
-        """
-        check_is_fitted(self, "model_")
-        check_option(by, ("seeds", "bootstrap"), "by")
-        counts, _, rng = self._prepare(X)
-        models = []
-        for _ in range(check_whole(n_fits, "n_fits", least=2)):
-            rows = np.arange(counts.shape[0])
-            if by == "bootstrap":
-                rows = rng.integers(rows.size, size=rows.size)
-            again = clone(self).set_params(
-                random_state=int(rng.integers(2**31)),
-                init=self.init if isinstance(self.init, str) else "mean",
-                callbacks=None,
-            )
-            models.append(again.fit(counts[rows]).model_)
-        return compare(self.model_, models, check_whole(n_features, "n_features"))
-
-    def _prepare(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
-        """Counts and settings for questions about a fit that was made."""
-        counts = check_counts(X, n_features=self.n_features_in_)
-        settings = check_settings(self.get_params(deep=False), counts)
-        check_n_jobs(self.n_jobs)
-        return counts, settings, check_random_state(self.random_state)
-
-    def _score(self, counts: sp.csr_array, settings: Settings, seed: int) -> tuple[Any, Any]:
-        """The score test for one component more, exactly if the fit was exact."""
-        if settings.monte_carlo:
-            return score(counts, self.model_, seed, self.n_jobs)
-        return ExactExpectation(counts, self.n_jobs).score(self.model_)
-
-    def _held_out(self, X_test: Any, refit: Refit) -> sp.csr_array:
-        """Held-out counts of the features that have been seen."""
-        counts = check_counts(X_test, n_features=self.n_features_in_)
-        if counts.shape[0] < 2:
-            raise InvalidInputError(
-                "X_test must have two samples or more, but has one: the error of a difference "
-                "comes from how it varies from sample to sample"
-            )
-        return only_features(counts, refit.mean_counts > 0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
