@@ -17,10 +17,11 @@ def simulate(seed, *, N, F, K, counts, alpha, spread):
     return GaP(directions * counts / (K * alpha), alpha).sample(N, random_state=rng)
 
 
-def arguments(seeds):
-    """A parser with the number of seeds and the file of results."""
+def arguments(**numbers):
+    """A parser with some whole numbers and the file of results."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=seeds)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--json")
     return parser
 

@@ -22,7 +22,7 @@ LAYERS = [
     {"engines"},
     {"likelihood"},
     {"em"},
-    {"ranks"},
+    {"ranks", "answers"},
     {"estimator"},
     {"selection"},
     {"cli"},

@@ -20,6 +20,9 @@ _EXPORTS = {
     "split_marginal_cost": "gapmf.likelihood.marginal",
     "count_admissible": "gapmf.likelihood.cost",
     "posterior_moments": "gapmf.likelihood.posterior",
+    "posterior_activations": "gapmf.likelihood.activations",
+    "perplexity": "gapmf.likelihood.predictive",
+    "document_completion": "gapmf.likelihood.predictive",
     "log_joint_likelihood": "gapmf.likelihood.joint",
     "split_joint_cost": "gapmf.likelihood.joint",
     "select_rank": "gapmf.selection",
@@ -33,10 +36,13 @@ __all__ = [
     "__version__",
     "count_admissible",
     "datasets",
+    "document_completion",
     "errors",
     "log_joint_likelihood",
     "log_marginal_likelihood",
     "negative_binomial",
+    "perplexity",
+    "posterior_activations",
     "posterior_moments",
     "select_rank",
     "split_joint_cost",
@@ -48,10 +54,12 @@ if TYPE_CHECKING:
     import gapmf.errors as errors
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
+    from gapmf.likelihood.activations import posterior_activations
     from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
     from gapmf.likelihood.posterior import posterior_moments
+    from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank
 

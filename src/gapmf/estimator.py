@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from gapmf.answers import Answers
 from gapmf.counts import check_counts
 from gapmf.em import monte_carlo
 from gapmf.em.certificate import Certificate, certify
@@ -30,7 +31,7 @@ from gapmf.settings import Settings, check_settings
 from gapmf.validation import check_random_state
 
 
-class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
+class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[misc]
     """Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
 
     counts X (N, F), samples × features: X is the paper's Vᵀ. x_nf ~ Poisson([W h_n]_f) with
@@ -59,21 +60,22 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
     schedule : {"adaptive", "paper", "saem"}
         Monte Carlo only. "adaptive": one sweep an iteration, with momentum, and twice as many
         whenever noise rather than distance limits the progress. "saem": one sweep an iteration;
-        once gains drown in noise, statistics are averaged with steps of size j^-0.75, without
-        momentum: slower where EM is slow. "paper":
+        once gains drown in noise, statistics are averaged, with steps of size j^-0.75 in windows
+        of 20 iterations, and sweeps doubled as above; without momentum, so slower where EM is
+        slow. "paper":
         `n_burn_in` and then `n_draws` sweeps an iteration, from the last draw of the iteration
         before, for exactly `max_iter` iterations, without a stopping rule.
     n_draws, n_burn_in : int, optional
         For schedule="paper" only; by default 150 each, as in the paper.
     max_iter : int, optional
-        Iterations at most; by default 2000 for "adaptive", 50,000 for "saem" (of one sweep
-        each), 500 for "paper", 1000 with exact moments.
+        Iterations at most; by default 2000 for "adaptive" and "saem", 500 for "paper", 1000
+        with exact moments.
     tol : float
         "adaptive" and "saem" measure what each window of iterations gained in log-likelihood,
         with its error. They stop when gain and twice its error together are below `tol` nats
         a token for each sweep of the window (for "saem": for each full step that its steps
-        add up to), and below 5000 `tol` nats a parameter in all; or when at 1024 times the
-        first number of sweeps gains still cannot be told from nothing.
+        add up to), and below 5000 `tol` nats a parameter in all; or when at 1024 sweeps an
+        iteration gains still cannot be told from nothing.
         "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
         and a short climb on the gradient finds no more either. "exact" always goes to the top.
     init : {"mean", "random"} or array-like, (K, F)
@@ -85,6 +87,10 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
         is kept: the likelihood has several maxima.
     prune_tol : float
         The share of the expected counts above which a component counts in `rank_`.
+    score_every : int
+        Monte Carlo only: log p(X | W) enters the history, and what callbacks see, after every
+        so many iterations (0: never), outside the fit's clock. With exact moments it always
+        does.
     random_state : None, int, Generator or RandomState
     n_jobs : int, optional
         Threads. The result does not depend on it.
@@ -105,7 +111,8 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
         The number of components whose share of the expected counts exceeds `prune_tol`.
     n_iter_, converged_ : int, bool
     history_ : dict of arrays, an entry an iteration
-        "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood".
+        "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood" (nan where it was not
+        asked for).
     certificate_ : Certificate
         How near W is to a maximum: the projected gradient and the stationarity identity; and
         the score r_f, the slope of the likelihood at one more, empty component. With exact
@@ -138,6 +145,7 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
         init: str | ArrayLike = "mean",
         n_init: int = 1,
         prune_tol: float = 1e-3,
+        score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] | None = None,
@@ -155,6 +163,7 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
         self.init = init
         self.n_init = n_init
         self.prune_tol = prune_tol
+        self.score_every = score_every
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.callbacks = callbacks
@@ -172,17 +181,24 @@ class GammaPoissonMF(RankQuestions, BaseEstimator):  # type: ignore[misc]
         settings = check_settings(self.get_params(deep=False), counts)
         check_n_jobs(self.n_jobs)
         rng = check_random_state(self.random_state)
-        if settings.monte_carlo:
-            self._draw(counts, settings, rng)
-        else:
-            self._integrate(counts, settings, rng)
+        try:
+            if settings.monte_carlo:
+                self._draw(counts, settings, rng)
+            else:
+                self._integrate(counts, settings, rng)
+        finally:  # after Ctrl-C too there may be a model to ask
+            self._seed = int(rng.integers(2**63))
         return self
 
     def _draw(self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator) -> None:
         """Fit by Monte Carlo. After Ctrl-C the attributes hold what there was."""
         best: tuple[float, Outcome, History] | None = None
         for _ in range(settings.n_init):
-            history = History(settings.callbacks)
+            history = History(
+                settings.callbacks,
+                score=lambda model: self._value(counts, model),
+                every=settings.score_every,
+            )
             seed = int(rng.integers(2**64, dtype=np.uint64))
             engine = LocalEngine(self.n_jobs).load(counts, seed)
             try:

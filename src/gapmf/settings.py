@@ -31,7 +31,7 @@ SCHEDULES = ("adaptive", "paper", "saem")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 50_000, "exact moments": 1000}
+MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
 
 Array = NDArray[np.float64]
 
@@ -54,6 +54,7 @@ class Settings:
     """One of `STARTS`, or W (F, K) to start from."""
     n_init: int
     prune_tol: float
+    score_every: int
     callbacks: tuple[Any, ...]
 
     @property
@@ -86,6 +87,7 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
         n_init=n_init,
         prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
+        score_every=check_whole(given["score_every"], "score_every", least=0),
         callbacks=_check_callbacks(given["callbacks"]),
     )
 

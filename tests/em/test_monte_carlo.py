@@ -209,6 +209,27 @@ def test_bad_parameters(parameters, says):
         GammaPoissonMF(**{"n_components": 2, "algorithm": "mcem-c"} | parameters).fit(counts())
 
 
+@pytest.mark.parametrize("how", ["component", "shared"])
+@pytest.mark.parametrize("schedule", ["adaptive", "saem"])
+def test_learned_alpha_is_that_of_the_exact_maximum(how, schedule):
+    """From the maximum over W and α, Monte Carlo stays there: within 10 % and half a nat."""
+    X = GaP([[9.0, 1.0], [1.0, 6.0], [3.0, 2.0]], alpha=[0.4, 1.2]).sample(300, random_state=0)
+    top = GammaPoissonMF(2, algorithm="exact", learn_alpha=how, random_state=0).fit(X)
+    est = GammaPoissonMF(
+        2,
+        learn_alpha=how,
+        schedule=schedule,
+        init=top.components_,
+        alpha=top.alpha_,
+        random_state=0,
+        n_jobs=2,
+    ).fit(X)
+    assert est.converged_
+    np.testing.assert_allclose(est.alpha_, top.alpha_, rtol=0.1)
+    below = top.log_likelihood_ - log_marginal_likelihood(X, est.model_).total
+    assert -1e-6 < below < 0.5
+
+
 def test_several_starts_keep_the_best():
     """Two maxima, 1.6 nats apart: the best of several starts, by its likelihood."""
     X, _ = paper_synthetic(10.0, 100, random_state=5)

@@ -121,7 +121,7 @@ def test_saem_averages_with_the_documented_steps():
     assert pace.way == pytest.approx(1.0 + 2.0**-0.75 + 3.0**-0.75)
 
 
-def test_saem_shortens_its_steps_only_where_it_cannot_tell():
+def test_saem_draws_more_only_where_it_cannot_tell():
     steps = []
     pace = Saem(lambda s, m: m)
     draw = Statistics(np.ones((1, 1)), np.ones(1), 1.0)
@@ -129,23 +129,18 @@ def test_saem_shortens_its_steps_only_where_it_cannot_tell():
     def window():
         for _ in range(pace.n_iter):
             pace.step(None, draw)
-        steps.append((pace.n_iter, pace.n_look, round(pace.way, 3)))
+        steps.append((pace.n_draws, pace.n_look, round(pace.way, 6)))
 
     window()
     assert pace.turn(Gain(0.1, 0.0), True) is Turn.ON  # little, but without averaging yet
     window()
-    assert pace.turn(Gain(9.0, 1.0), False) is Turn.ON  # a gain: the same steps again
+    assert pace.turn(Gain(9.0, 1.0), False) is Turn.ON  # a gain: the same again
     window()
-    assert pace.turn(Gain(1.0, 1.0), False) is Turn.ON  # unclear: a longer sequence
+    assert pace.turn(Gain(1.0, 1.0), False) is Turn.ON  # unclear
     window()
     assert pace.turn(Gain(0.1, 0.0), True) is Turn.STOP
-    gamma = [sum(j**-0.75 for j in range(m, 21 * m)) for m in (1, 2)]
-    assert steps == [
-        (20, 1, 20.0),
-        (20, 1, round(gamma[0], 3)),
-        (20, 1, round(gamma[0], 3)),
-        (40, 2, round(gamma[1], 3)),
-    ]
+    way = round(sum(j**-0.75 for j in range(1, 21)), 6)
+    assert steps == [(1, 1, 20.0), (1, 1, way), (1, 1, way), (2, 2, way)]
 
 
 @pytest.mark.parametrize("scale", [1, 10, 100])
@@ -205,19 +200,11 @@ def test_a_callback_stops_it_without_a_warning():
 
 
 def test_components_that_stay_the_same_are_said():
-    """One direction only: samples that differ in their totals alone."""
-    rng = np.random.default_rng(1)
-    X = GaP(np.full((6, 1), 0.5), alpha=2.0).sample(80, random_state=rng)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    """One feature only: there is one direction, whatever the fit does."""
+    X = GaP([[2.0]], alpha=2.0).sample(80, random_state=1)
+    with pytest.warns(ConvergenceWarning, match="symmetric starting point"):
         est = GammaPoissonMF(2, random_state=0, tol=1e-4).fit(X)
-    alike = are_alike(
-        LocalEngine()
-        .load(check_counts(X), 1)
-        .advance(est.model_, Sweeps(50, 50, expectations=True)),
-        80,
-    )
-    assert alike == any("symmetric starting point" in str(w.message) for w in caught)
+    assert est.converged_
 
 
 def test_alike_means_one_direction():

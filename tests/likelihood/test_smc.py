@@ -12,20 +12,8 @@ from gapmf.kernels import smc as kernel
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood import smc
 from gapmf.likelihood.exact import scaled_probabilities
-
-
-def some_problem(rng):
-    """A model with K = 2 … 4 and a sample of up to 5,000 counts: overlap, zeros, α from 0.05."""
-    K, F, kind = rng.integers(2, 5), rng.integers(1, 9), rng.integers(3)
-    W = rng.gamma(0.5 if kind else 3.0, 1.0, (F, K))
-    if kind == 2:
-        W[rng.random((F, K)) < 0.4] = 0.0
-    W *= 10 ** rng.uniform(-1, 2.5 if K < 4 else 1.5)
-    model = GaP(W, 10 ** rng.uniform(np.log10(0.05), np.log10(5), K), 10 ** rng.uniform(-0.5, 0.5))
-    x = model.sample(1, random_state=rng)
-    if rng.random() < 0.3:  # not what the model expects
-        x = rng.poisson(10 ** rng.uniform(0, 2.5 if K < 4 else 1.5, (1, F))) * (W.sum(axis=1) > 0)
-    return model, x if x.sum() <= 5000 else x * 5000 // x.sum()
+from gapmf.likelihood.streams import stream_names
+from strategies import some_problem
 
 
 def test_exact_values_lie_within_the_error_bars():
@@ -145,6 +133,20 @@ def test_blocks_do_not_matter(monkeypatch):
     monkeypatch.setattr(smc, "_BLOCK_COST", 1.0)
     singly = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
     np.testing.assert_array_equal(singly.per_sample, base.per_sample)
+
+
+@pytest.mark.parametrize("n_particles", [64, 512])
+def test_small_biases_do_not_add_up(n_particles):
+    """2000 samples of three components: the total within 3.5 of its standard errors."""
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(0.5, 6.0, (10, 3)), alpha=0.3)
+    X = model.sample(2000, random_state=1)
+    exact = log_marginal_likelihood(X, model, n_jobs=2)
+    assert exact.std_error == 0.0
+    found = log_marginal_likelihood(
+        X, model, "smc", random_state=0, n_jobs=2, n_particles=n_particles
+    )
+    assert abs(found.total - exact.total) < 3.5 * found.std_error
 
 
 def test_equal_samples_share_their_error():
@@ -292,10 +294,10 @@ def test_arguments_are_checked():
 def test_names_of_streams_are_stable():
     """They must not change from one machine, process or version to the next."""
     rows = sp.csr_array(np.array([[0, 3, 0, 1], [3, 0, 0, 1]]))
-    first, second = smc.stream_names(rows, 0, 8), smc.stream_names(rows, 1, 8)
+    first, second = (stream_names(rows, n, 8, smc.N_ISLANDS) for n in (0, 1))
     assert len({*first, *second}) == 2 * smc.N_ISLANDS
     wide = sp.csr_array((rows.data, rows.indices.astype(np.int64), rows.indptr), rows.shape)
-    assert smc.stream_names(wide, 0, 8) == first
+    assert stream_names(wide, 0, 8, smc.N_ISLANDS) == first
     assert first[0] == FIRST_NAME
 
 

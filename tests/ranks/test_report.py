@@ -48,6 +48,18 @@ def test_the_report_finds_the_rank(fitted):
     assert "held-out" in str(with_test)
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"learn_alpha": True}, {"algorithm": "mcem-ch"}, {"schedule": "saem"}]
+)
+def test_it_finds_the_rank_with_other_algorithms_too(parameters):
+    X, _ = simulated(2, seed=3, N=150, F=12)
+    est = GammaPoissonMF(4, random_state=0, n_jobs=2, **parameters).fit(X)
+    report = est.rank_report(X)
+    assert report.rank == 2
+    n_parameters = (X.sum(axis=0) > 0).sum() + ("learn_alpha" in parameters)
+    assert report.price == pytest.approx(0.5 * n_parameters * np.log(150))
+
+
 def test_it_is_the_same_for_any_n_jobs(fitted):
     X, _, est = fitted
     one = est.rank_report(X)

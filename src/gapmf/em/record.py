@@ -24,7 +24,7 @@ class Iteration:
     iteration : int
         From 1.
     seconds : float
-        Since the fit began, without the time spent in callbacks.
+        Since the fit began, without the time spent in callbacks and for `score_every`.
     n_sweeps : int
         Gibbs sweeps so far: 0 with exact moments.
     log_likelihood : float
@@ -44,10 +44,20 @@ Callback = Callable[[Iteration], Any]
 
 
 class History:
-    """Collects the records of a fit and calls the callbacks; the clock stops meanwhile."""
+    """Collects the records of a fit and calls the callbacks; the clock stops meanwhile.
 
-    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+    `score` gives the log-likelihood of a model, which is asked for after every `every`-th
+    iteration (never, if that is 0) that comes without one.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback] = (),
+        score: Callable[[GaP], float] | None = None,
+        every: int = 0,
+    ) -> None:
         self._callbacks = tuple(callbacks)
+        self._score, self._every = score, every
         self._begin = time.perf_counter()
         self._rows: list[tuple[float, int, Array, float]] = []
         self.stopped = False
@@ -61,6 +71,9 @@ class History:
         self.model = model
         now = time.perf_counter()
         seconds = now - self._begin
+        asked = self._every > 0 and (len(self._rows) + 1) % self._every == 0
+        if asked and self._score is not None and np.isnan(log_likelihood):
+            log_likelihood = self._score(model)
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
         record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model)
         answers = [callback(record) for callback in self._callbacks]

@@ -28,8 +28,7 @@ MStep = Callable[[Statistics, GaP], GaP]
 ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
 RESTARTS = 2  # at a random point, when all components stay alike
 MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
-DAMPING = 0.75  # "saem": the j-th step of the average has size j^-0.75
-LONGEST = 20 * 1024  # sweeps of a window of "saem": as MOST_DRAWS
+DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
 
 
 @dataclass(frozen=True)
@@ -156,18 +155,18 @@ class Adaptive:
 
 
 class Saem:
-    """Stochastic approximation EM: one sweep an iteration, and statistics that are averaged.
+    """Stochastic approximation EM: statistics are averaged from iteration to iteration.
 
-    s̄ ← s̄ + γ (s − s̄). γ = 1, so there is no memory, until the gain of a window is little or
-    cannot be told from nothing. From there γ = j^-0.75, where j goes from n/20 to n + n/20 in a
-    window of n iterations: over a window that gained the sequence is repeated, after one whose
-    gain cannot be told from nothing n is doubled. So steps become small only where noise limits
-    the progress; if it always did, their sum would diverge and that of their squares would not:
-    the conditions under which SAEM converges. What a window may gain is counted by the sum of
-    its γ, which is how many full steps it is worth: small steps gain little anywhere.
+    s̄ ← s̄ + γ (s − s̄). γ = 1, so there is no memory, and an iteration has one sweep, until the
+    gain of a window is little or cannot be told from nothing. From there γ = j^-0.75 in the j-th
+    iteration of a window, and when its gain cannot be told from nothing the sweeps of an
+    iteration are doubled. The sum of all γ diverges while that of γ² over the sweeps, which is
+    what noise adds, does not: the conditions under which SAEM converges. What a window may gain
+    is counted by the sum of its γ, the number of full steps it is worth: small steps gain little
+    anywhere.
     """
 
-    n_draws = 1
+    n_iter = 20
 
     def __init__(self, m_step: MStep) -> None:
         self._m_step = m_step
@@ -177,17 +176,17 @@ class Saem:
         """Start at a new point."""
         self._mean: Statistics | None = None
         self._averaging = False
-        self.n_iter = 20
+        self.n_draws = 1
         self._rewind()
 
     def _rewind(self) -> None:
-        self._j = self.n_iter // 20
+        self._j = 1
         self._way = 0.0
 
     @property
     def n_look(self) -> int:
         """Sweeps that tell what a window gained."""
-        return self.n_iter // 20
+        return self.n_draws
 
     @property
     def way(self) -> float:
@@ -201,13 +200,9 @@ class Saem:
 
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
-        if self._averaging and self._mean is not None:
-            size = self._j**-DAMPING
-            self._mean = self._mean.moved_to(statistics, size)
-            self._j += 1
-        else:
-            size = 1.0
-            self._mean = statistics
+        size = self._j**-DAMPING if self._averaging else 1.0
+        self._mean = statistics if self._mean is None else self._mean.moved_to(statistics, size)
+        self._j += 1
         self._way += size
         return self._m_step(self._mean, model)
 
@@ -218,10 +213,10 @@ class Saem:
     def turn(self, gained: Gain, little: bool) -> Turn:
         """What to do after a window that gained so much."""
         unclear = abs(gained.estimate) <= ERRORS * gained.error
-        if self._averaging and (little or (unclear and self.n_iter >= LONGEST)):
+        if self._averaging and (little or (unclear and self.n_draws >= MOST_DRAWS)):
             return Turn.STOP
         if self._averaging and unclear:
-            self.n_iter *= 2
+            self.n_draws *= 2
         self._averaging = self._averaging or little or unclear
         self._rewind()
         return Turn.ON

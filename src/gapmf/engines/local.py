@@ -233,7 +233,8 @@ class LocalEngine:
         if K * (most + 1) * self._n_threads > MAX_SIZES:
             raise TooCostlyError(
                 f"a histogram of the sizes of {K} components up to {most} counts a sample, "
-                f"in {self._n_threads} threads, takes more than 2 GiB"
+                f"in {self._n_threads} threads, takes more than 2 GiB: use fewer threads "
+                "(n_jobs), or do not learn alpha"
             )
         return most
 

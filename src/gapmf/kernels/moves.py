@@ -95,10 +95,9 @@ def share_tokens(m, p, row, K4, P, h, shape, total, cum, token, found, words, cl
 
 
 @kernel()
-def move(stream, J, K, at):
-    """A Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
+def reallocate(stream, J, K, at):
+    """L given g, for all tokens seen so far."""
     P, K4 = at.weight.size, padded(K)
-    draw_activations(stream, K, at)
     scale_activations(K, at)
     address = tick(stream, at.clock)
     index = U(0)
@@ -113,3 +112,10 @@ def move(stream, J, K, at):
                 m, at.single_p, j * K4, K4, P, at.h, at.shape, at.single_total, at.single_cum,
                 at.single_token, at.single_found, at.words, at.clock, stream,
             )  # fmt: skip
+
+
+@kernel()
+def move(stream, J, K, at):
+    """A Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
+    draw_activations(stream, K, at)
+    reallocate(stream, J, K, at)

@@ -138,7 +138,7 @@ def refuse_if_too_costly(
         if gib > most:
             reason = f"{gib:.2g} GiB a thread, over the limit of {most:g} GiB"
     cheapest = float(costs.operations.min(axis=0).sum())
-    if method in ("auto", "smc"):
+    if method not in EXACT_METHODS:
         advice = "use fewer components or samples, or a larger max_cost"
     elif cheapest <= max_cost:
         advice = f'use method="auto", which needs at most {_amount(cheapest)}'

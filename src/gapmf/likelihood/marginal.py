@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
 from gapmf.distributions import log_one_plus
-from gapmf.likelihood import exact, smc
+from gapmf.likelihood import exact
 from gapmf.likelihood.cost import (
     AUTO_COST,
     EXACT_METHODS,
@@ -19,13 +19,14 @@ from gapmf.likelihood.cost import (
     predict,
     refuse_if_too_costly,
 )
+from gapmf.likelihood.estimators import ESTIMATORS
 from gapmf.likelihood.plan import by_columns, cut_blocks
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.likelihood.rule import rule_key
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.rows import distinct_rows, take_block
-from gapmf.validation import check_number, check_option, check_random_state
+from gapmf.validation import check_number, check_option, check_random_state, check_whole
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -38,7 +39,7 @@ def log_marginal_likelihood(
     *,
     random_state: Any = None,
     n_jobs: int | None = None,
-    n_particles: int = smc.N_PARTICLES,
+    n_particles: int | None = None,
     max_cost: float = MAX_COST,
 ) -> LogLikelihood:
     """log p(V | W, β) with the activations integrated out: −C_ML of Eqs. 7, 8, 26, 27 and 31.
@@ -48,20 +49,27 @@ def log_marginal_likelihood(
     X : counts, (N, F)
         NumPy array, SciPy sparse, pandas or polars frame. X is Vᵀ.
     model : GaP
-    method : {"auto", "enumerate", "polynomial", "quadrature", "smc"}
+    method : {"auto", "enumerate", "polynomial", "quadrature", "smc", "reverse", "importance", \
+             "chib", "estimate"}
         "enumerate" is the paper's sum over admissible components; "polynomial" gathers its
         terms by L; "quadrature" integrates over the simplex. These are exact to rounding.
-        "smc" estimates, by sequential Monte Carlo over the tokens, at any size. "auto" takes,
+        The others estimate. "smc" is sequential Monte Carlo over the tokens, for any size;
+        "importance" draws activations from a mixture made for each sample, for up to some ten
+        components; "chib" is Chib's identity at a fixed point, in the unbiased form of Murray
+        and Salakhutdinov, for few components. "reverse" is "smc" around draws from the
+        posterior: where the others err, they err downwards, and it errs upwards. "auto" takes,
         for each sample, the cheapest exact method where that needs a tenth of a second or less,
-        and "smc" elsewhere.
+        and "smc" elsewhere; "estimate" is "auto" without the exact methods.
     random_state : None, int, Generator or RandomState
-        For "smc". A sample's estimate depends on this and on its counts alone, not on the
+        For estimates. A sample's estimate depends on this and on its counts alone, not on the
         other samples or their order.
     n_jobs : int, optional
         Threads, in scikit-learn's meaning. The result does not depend on it.
-    n_particles : int
-        For "smc", a sample: in eight independent islands. The variance falls, and the time
-        grows, in proportion. Samples whose islands disagree get 8, then 64 times as many.
+    n_particles : int, optional
+        What an estimate of a sample is made of: particles of "smc", in eight independent
+        islands (512 by default; samples whose islands disagree get 8, then 64 times as many),
+        points of "importance" (1024), chains of "chib" (64), particles of "reverse" (512, in
+        16 runs). The variance falls, and the time grows, in proportion.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples.
@@ -89,22 +97,23 @@ def log_marginal_likelihood(
     """
     check_model(model)
     counts = check_counts(X, n_features=model.n_features)
-    method = check_option(method, ("auto", *EXACT_METHODS, "smc"), "method")
+    method = check_option(method, ("auto", *METHODS, "estimate"), "method")
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
-    per_island = smc.check_particles(n_particles, model.n_components)
+    size = _check_size(n_particles, method, model.n_components)
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     N = first.size
-    which, tasks = _plan(rows, first, model, method, max_cost, per_island)
+    which, tasks = _plan(rows, first, model, method, max_cost, size)
     values, methods = _exact_factors(rows, tasks, model, n_jobs)
     std_errors, ess, reliable = np.zeros(N), np.full(N, np.inf), np.ones(N, dtype=bool)
-    chosen = np.flatnonzero(which == _SMC)
+    chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
-        found = smc.log_factors(rows[chosen], model, seed, per_island, n_jobs)
+        name = METHODS[which[chosen[0]]]
+        found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs)
         values[chosen], std_errors[chosen], ess[chosen], reliable[chosen] = found
-        methods[chosen] = "smc"
+        methods[chosen] = name
     values -= log_normaliser(model)
     return LogLikelihood.of_distinct(values, std_errors, ess, reliable, methods, inverse, method)
 
@@ -149,7 +158,17 @@ def split_marginal_cost(
     return MarginalCostSplit(data, model.penalty(), 0.0 - float(model.alpha @ np.log(model.beta)))
 
 
-_SMC, _IMPOSSIBLE = len(EXACT_METHODS), -1  # beside the numbers of the exact methods
+METHODS = (*EXACT_METHODS, *ESTIMATORS)
+_IMPOSSIBLE = -1  # beside the numbers of the methods
+
+
+def _check_size(n_particles: int | None, method: str, n_components: int) -> int:
+    """How many particles, points or chains an estimate gets."""
+    estimator = ESTIMATORS.get(method, ESTIMATORS["smc"])
+    n = estimator.n_draws if n_particles is None else n_particles
+    if method in EXACT_METHODS:
+        return 0 if n_particles is None else check_whole(n, "n_particles")
+    return estimator.check(n, n_components)
 
 
 class _Task(NamedTuple):
@@ -166,7 +185,7 @@ def _plan(
     model: GaP,
     method: str,
     max_cost: float,
-    per_island: int,
+    size: int,
 ) -> tuple[Index, list[_Task]]:
     """Which method each distinct sample gets, by number, and the work for the exact ones.
 
@@ -184,27 +203,30 @@ def _plan(
             array[..., members] = values
         rule[members] = rule_key(alpha, total[members])
         which[members] = _choose(method, costs.operations[:, members], columns.size)
-    exact = which < _SMC
+    exact = which < len(EXACT_METHODS)
     chosen = costs.operations[np.where(exact, which, 0), np.arange(N)]
-    chosen[~exact] = smc.N_ISLANDS * smc.predict_cost(rows[~exact], model.n_components, per_island)
+    if not exact.all():
+        cost = ESTIMATORS[METHODS[which[~exact][0]]].cost
+        chosen[~exact] = cost(rows[~exact], model.n_components, size)
     refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
-    size = np.diff(rows.indptr)
+    n_entries = np.diff(rows.indptr)
     return which, [
         _Task(EXACT_METHODS[m], block, columns)
         for members, columns in groups
         for m in range(len(EXACT_METHODS))
-        for block in cut_blocks(members[which[members] == m], rule, size, chosen)
+        for block in cut_blocks(members[which[members] == m], rule, n_entries, chosen)
     ]
 
 
 def _choose(method: str, operations: Array, n_columns: int) -> Index:
     """The number of the method for samples of these costs (3, N), which share their columns."""
     if method == "auto":
-        return np.where(operations.min(axis=0) <= AUTO_COST, operations.argmin(axis=0), _SMC)
-    known = (*EXACT_METHODS, "smc")
-    if method == "smc" and n_columns < 2:  # one term, in closed form
+        smc = METHODS.index("smc")
+        return np.where(operations.min(axis=0) <= AUTO_COST, operations.argmin(axis=0), smc)
+    if method not in EXACT_METHODS and n_columns < 2:  # one term, in closed form
         method = EXACT_METHODS[0]
-    return np.full(operations.shape[1], known.index(method))
+    method = "smc" if method == "estimate" else method
+    return np.full(operations.shape[1], METHODS.index(method))
 
 
 def _exact_factors(

@@ -7,9 +7,6 @@ its relative variance, on average: that is added back.
 
 from __future__ import annotations
 
-import hashlib
-from typing import NamedTuple
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -18,7 +15,9 @@ from scipy.special import gammaln
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import smc
 from gapmf.kernels.particles import make_particles
+from gapmf.likelihood.estimates import LARGEST_STD_ERROR, ROUNDING, Estimates
 from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.streams import stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
 from gapmf.rows import Block, sum_entries, take_block
@@ -37,20 +36,6 @@ _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond e
 # and is too little where moves mix slowly.
 _WITHIN_COUNTS = 7.0
 _WITHIN_FACTOR = 1.5
-_ROUNDING = 1e-14  # of a logarithm, as a part: all that is left where the weights are equal
-
-# Above it the islands hardly agree, and one may dominate: neither the correction of the
-# logarithm nor the error bar is then what it says.
-_LARGEST_STD_ERROR = 0.5
-
-
-class Estimates(NamedTuple):
-    """An estimate for each of N samples."""
-
-    values: Array
-    std_errors: Array
-    ess: Array
-    reliable: NDArray[np.bool_]
 
 
 def check_particles(n_particles: int, n_components: int) -> int:
@@ -86,8 +71,7 @@ def log_factors(
         if not poor.size or more <= per_island:
             break
         again = _estimate(rows[poor], model, seed, more, n_jobs)
-        for array, values in zip(result, again, strict=True):
-            array[poor] = values
+        result.put(poor, again)
     return result
 
 
@@ -96,9 +80,10 @@ def _estimate(
 ) -> Estimates:
     """One estimate for each sample, of islands with so many particles."""
     N = rows.shape[0]
-    names = np.array([stream_names(rows, n, per_island) for n in range(N)], dtype=np.uint64)
-    names = names.reshape(N, N_ISLANDS)
-    cost = predict_cost(rows, model.n_components, per_island)
+    # More particles draw anew.
+    named = [stream_names(rows, n, per_island, N_ISLANDS) for n in range(N)]
+    names = np.array(named, dtype=np.uint64).reshape(N, N_ISLANDS)
+    cost = predict_cost(rows, model.n_components, per_island) / N_ISLANDS
     blocks = [(members, take_block(rows, members)) for members in _cut(cost)]
     tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
     rate = model.column_norms + model.beta
@@ -138,7 +123,7 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     expected = _WITHIN_FACTOR * _mean(within) / R
     mixed = (_WITHIN_COUNTS * expected + (R - 1) * between) / (_WITHIN_COUNTS + R - 1)
     values = top + np.log(mean)
-    rounding = _ROUNDING * (1.0 + np.abs(values))
+    rounding = ROUNDING * (1.0 + np.abs(values))
     variance = np.maximum(np.maximum(mixed, between), rounding**2)
     std_error = np.sqrt(variance)
     return Estimates(
@@ -147,7 +132,7 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
         values=values + 0.5 * np.minimum(spread, 1.0),
         std_errors=std_error,
         ess=n_particles / (1.0 + n_particles * variance),
-        reliable=std_error <= _LARGEST_STD_ERROR,
+        reliable=std_error <= LARGEST_STD_ERROR,
     )
 
 
@@ -164,28 +149,14 @@ def _variance(islands: Array) -> Array:
     return _mean((islands - _mean(islands)) ** 2) * (R / (R - 1))
 
 
-def stream_names(rows: sp.csr_array, n: int, per_island: int) -> list[int]:
-    """64 bits for each island of a sample: a hash of its counts, so the same in any company."""
-    size = per_island.to_bytes(4, "little")  # more particles draw anew
-    lo, hi = rows.indptr[n], rows.indptr[n + 1]
-    content = np.concatenate([rows.indices[lo:hi], rows.data[lo:hi]]).astype("<i8").tobytes()
-    return [
-        int.from_bytes(
-            hashlib.blake2b(content, digest_size=8, salt=bytes([island]), person=size).digest(),
-            "little",
-        )
-        for island in range(N_ISLANDS)
-    ]
-
-
 def predict_cost(rows: sp.csr_array, K: int, per_island: int) -> Array:
-    """Operations for one island of each sample, about a nanosecond each."""
+    """Operations for each sample, about a nanosecond each."""
     growth = smc.growth(K)
     many = smc.BATCH / growth
     tokens = np.minimum(rows.data, many)
     rounds = np.log(np.maximum(rows.data / many, 1.0)) / growth
     work = sum_entries(rows.indptr, 2.0 * tokens + 50.0 * rounds)
-    return (work + 50.0) * (K + 2.0) * per_island
+    return (work + 50.0) * (K + 2.0) * per_island * N_ISLANDS
 
 
 def _cut(cost: Array) -> list[Index]:

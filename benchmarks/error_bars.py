@@ -1,0 +1,94 @@
+"""Are the error bars of the estimated likelihood right? On problems with exact answers.
+
+    python benchmarks/error_bars.py [--problems 200] [--json FILE]
+
+Random models with K = 1 … 4, α from 0.05 to 5, components that overlap, that share little and
+that have zeros; samples from the model and others, from 0 to thousands of counts. For every
+estimator: how many samples it flags as unreliable; among the others, how many exact values lie
+within one, two and three standard errors, and the mean of the errors in standard errors; the
+median standard error and time. "estimate" is "auto" without the exact methods.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from gapmf import GaP, log_marginal_likelihood
+from simulated import arguments, save
+
+METHODS = ("smc", "reverse", "importance", "chib", "estimate")
+
+
+def problem(rng):
+    """A model and a sample, the exact likelihood of which is affordable."""
+    K, F = rng.integers(1, 5), rng.integers(1, 13)
+    kind = ("overlapping", "sparse", "zeros", "disjoint")[rng.integers(4)]
+    W = rng.gamma(3.0 if kind == "overlapping" else 0.3, 1.0, (F, K)) + 1e-3
+    if kind == "zeros":
+        W[rng.random((F, K)) < 0.4] = 0.0
+    if kind == "disjoint":
+        W[np.arange(F)[:, None] % K != np.arange(K)] = 0.0
+    W *= 10 ** rng.uniform(-1, 3 if K < 4 else 1.5)
+    alpha = 10 ** rng.uniform(np.log10(0.05), np.log10(5.0), K)
+    model = GaP(W, alpha, 10 ** rng.uniform(-0.5, 0.5))
+    if rng.random() < 0.3:  # not what the model expects
+        x = rng.poisson(10 ** rng.uniform(-1, 3 if K < 4 else 1.5, F)) * (W.sum(axis=1) > 0)
+    else:
+        x = model.sample(1, random_state=rng)[0]
+    most = 5000 if K < 4 else 400
+    return model, x if x.sum() <= most else x * most // x.sum()
+
+
+def main():
+    args = arguments(problems=200).parse_args()
+    rng = np.random.default_rng(0)
+    problems = []
+    while len(problems) < args.problems:
+        model, x = problem(rng)
+        exact = log_marginal_likelihood([x], model, "auto", max_cost=1e12)
+        if exact.std_error == 0.0:
+            problems.append((model, x, exact.total))
+    sizes = np.array([x.sum() for _, x, _ in problems])
+    print(f"{len(problems)} problems; counts: median {np.median(sizes):.0f}, most {sizes.max()}")
+    results = {}
+    within = " ".join(f"{f'≤ {n}':>6}" for n in (1, 2, 3))
+    print(f"{'':12} {'flagged':>8} {within} {'mean':>6} {'error':>9} {'ms':>6}")
+    for method in METHODS:
+        rows = [trial(method, seed, *what) for seed, what in enumerate(problems)]
+        z, std_error, reliable, seconds = np.array(rows).T
+        z = z[reliable == 1]
+        within = [(np.abs(z) <= n).mean() for n in (1, 2, 3)]
+        results[method] = {
+            "flagged": int((reliable == 0).sum()),
+            "within": within,
+            "mean": z.mean(),
+            "std_error": np.median(std_error),
+            "seconds": np.median(seconds),
+        }
+        said = " ".join(f"{x:6.1%}" for x in within)
+        print(
+            f"{method:12} {(reliable == 0).sum():>8} {said} {z.mean():6.2f} "
+            f"{np.median(std_error):9.2g} {1e3 * np.median(seconds):6.1f}",
+            flush=True,
+        )
+        save(results, args.json)
+
+
+def trial(method, seed, model, x, exact):
+    """The error in standard errors, the standard error, whether it is reliable, the time."""
+    log_marginal_likelihood([x], model, method, random_state=0)  # compiles
+    start = time.perf_counter()
+    found = log_marginal_likelihood([x], model, method, random_state=seed)
+    seconds = time.perf_counter() - start
+    difference = found.total - exact
+    if found.std_error == 0.0:  # in closed form
+        z = 0.0 if abs(difference) <= 1e-9 * (1 + abs(exact)) else np.inf
+    else:
+        z = difference / found.std_error
+    return z, found.std_error, float(found.reliable[0]), seconds
+
+
+if __name__ == "__main__":
+    main()

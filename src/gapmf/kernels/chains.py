@@ -1,0 +1,103 @@
+"""Gibbs chains of one sample, side by side: draws of L, and the density of a point (Eqs. 38, 39).
+
+The chains are the particles of sequential Monte Carlo, and a sweep is their move. They start at
+what a pass over the tokens has come to, which is near the posterior already, in all its modes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gapmf.kernels.compiled import kernel
+from gapmf.kernels.moves import move, padded, reallocate
+from gapmf.kernels.particles import put, tick
+from gapmf.kernels.philox import U, pair, uniform
+from gapmf.kernels.smc import estimate, lay_out, resample
+
+
+@kernel()
+def keep_identity(at):
+    """Every particle is its own parent."""
+    for i in range(at.parent.size):
+        at.parent[i] = i
+
+
+@kernel()
+def draw_sizes(features, counts, p, alpha, K, stream, n_burn_in, at, shapes):
+    """α + L after each sweep but the first n_burn_in, shapes (n_draws, K × P), by columns met.
+
+    K is the number of columns that the sample meets.
+    """
+    J, P = features.size, at.weight.size
+    estimate(features, counts, p, alpha, stream, 1, at)
+    total = 0.0
+    for i in range(P):
+        total += at.weight[i]
+    word, _ = pair(0, tick(stream, at.clock))
+    resample(uniform(word), total, at)
+    for t in range(n_burn_in + shapes.shape[0]):
+        move(stream, J, K, at)
+        keep_identity(at)
+        if t >= n_burn_in:
+            for o in range(K * P):
+                shapes[t - n_burn_in, o] = at.shape[o]
+
+
+@kernel()
+def add_density(log_point, K, at, top, total):
+    """Add each chain's p(log g* | L) = Π_k g*_k^(α_k+L_k) e^(−g*_k) / Γ(α_k + L_k) to its sum.
+
+    The sum is total × e^top. What depends on g* alone, e^(−Σ g*_k), is left out.
+    """
+    P = at.weight.size
+    for i in range(P):
+        value = 0.0
+        for k in range(K):
+            a = at.shape[k * P + i]
+            value += a * log_point[k] - math.lgamma(a)
+        if value > top[i]:
+            total[i] = total[i] * math.exp(top[i] - value) + 1.0
+            top[i] = value
+        else:
+            total[i] += math.exp(value - top[i])
+
+
+@kernel()
+def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start, top, result):
+    """log of the mean of p(log g* | L) over n_sweeps draws of each chain, to e^(−Σ g*_k).
+
+    As Murray and Salakhutdinov have it: a chain passes through C ~ p(C | g*, v) at a place that
+    is uniform among its draws, and runs from there to both sides. Then p(g*, v) divided by the
+    mean is unbiased for p(v), however slowly the chain mixes. g* must not depend on the stream.
+    start (K × P) and top (P,) are room to work in; result (P,).
+    """
+    J, P = features.size, at.weight.size
+    at.clock[0] = U(0)
+    at.clock[1] = U(at.words.size)
+    K = lay_out(features, counts, p, alpha, stream, at)
+    for j in range(J):
+        at.placed[j] = counts[j]
+    put(at.g, 0, padded(K) * P, 0.0)
+    put(at.h, 0, padded(K) * P, np.float32(0))
+    put(at.shape, 0, padded(K) * P, 0.0)
+    for k in range(K):
+        put(at.g, k * P, P, math.exp(log_point[k]))
+    keep_identity(at)
+    reallocate(stream, J, K, at)
+    for o in range(K * P):
+        start[o] = at.shape[o]
+    put(top, 0, P, -math.inf)
+    put(result, 0, P, 0.0)
+    add_density(log_point, K, at, top, result)
+    word, _ = pair(0, tick(stream, at.clock))
+    turn = np.int64(uniform(word) * n_sweeps)
+    for t in range(n_sweeps - 1):
+        if t == turn:
+            for o in range(K * P):
+                at.shape[o] = start[o]
+        move(stream, J, K, at)
+        add_density(log_point, K, at, top, result)
+    for i in range(P):
+        result[i] = top[i] + math.log(result[i] / n_sweeps)

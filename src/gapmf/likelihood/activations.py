@@ -1,0 +1,189 @@
+"""The activations given the counts: posterior means, deviations, quantiles and draws.
+
+E[h_k | v] = E[α_k + L_k | v] / (S_k + β_k) and Var[h_k | v] = (E[α_k + L_k | v] + Var[L_k | v]) /
+(S_k + β_k)²: exactly, by quadrature, where that is cheap; else over Gibbs chains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.counts import check_counts
+from gapmf.errors import InvalidInputError
+from gapmf.likelihood.cost import predict
+from gapmf.likelihood.importance import log_gamma
+from gapmf.likelihood.plan import by_columns, refuse_impossible
+from gapmf.likelihood.posterior import posterior_moments
+from gapmf.likelihood.sample import N_CHAINS, draw_shapes, take_sample
+from gapmf.likelihood.streams import ACTIVATIONS, stream_names
+from gapmf.model import GaP, check_model
+from gapmf.parallel import check_n_jobs, for_each
+from gapmf.rows import distinct_rows
+from gapmf.validation import check_random_state, check_whole
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+N_DRAWS = 1024
+MORE_DRAWS = (4096, 16384)  # where the chains' means disagree
+LARGEST_ERROR = 0.004  # of the means of a sample together, as a part
+AT_ONCE = 5000  # samples whose moments are held at once: they need K² numbers each
+EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """The activations h_n given the counts v_n, for every sample.
+
+    Attributes
+    ----------
+    mean, std : arrays, (N, K)
+        Posterior means and standard deviations.
+    quantiles : array, (Q, N, K)
+        In the order that they were asked for.
+    draws : array, (S, N, K), or None
+        Posterior draws, if they were asked for.
+    exact : bool array, (N,)
+        Where `mean` and `std` are exact; elsewhere they come from 1024 draws or more, until
+        the error of the means is below 0.4 %. Quantiles always come from draws.
+    """
+
+    mean: Array
+    std: Array
+    quantiles: Array
+    draws: Array | None
+    exact: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        N, K = self.mean.shape
+        return f"Posterior(of {N} samples × {K} components, exact for {int(self.exact.sum())})"
+
+
+def posterior_activations(
+    X: Any,
+    model: GaP,
+    *,
+    quantiles: Any = (0.05, 0.95),
+    n_draws: int = 0,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Posterior:
+    """Posterior means, deviations, quantiles and, on request, draws of the activations.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    model : GaP
+    quantiles : sequence of floats between 0 and 1
+    n_draws : int
+        Draws to return, at most 1024.
+    random_state : None, int, Generator or RandomState
+        What a sample gets depends on this and on its counts alone.
+    n_jobs : int, optional
+        Threads, in scikit-learn's meaning. The result does not depend on it.
+
+    Examples
+    --------
+    >>> from gapmf import GaP, posterior_activations
+    >>> found = posterior_activations([[4, 1], [0, 0]], GaP([[3.0, 0.5], [1.0, 2.0]]))
+    >>> found.mean.round(3)
+    array([[0.937, 0.553],
+           [0.2  , 0.286]])
+    """
+    check_model(model)
+    counts = check_counts(X, n_features=model.n_features)
+    check_n_jobs(n_jobs)
+    levels = _check_quantiles(quantiles)
+    n_draws = check_whole(n_draws, "n_draws", 0)
+    if n_draws > N_DRAWS:
+        raise InvalidInputError(f"n_draws is {n_draws}, but at most {N_DRAWS} can be had")
+    seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
+    first, inverse = distinct_rows(counts)
+    rows = counts[first]
+    refuse_impossible(rows, model.W)
+    N, K = rows.shape[0], model.n_components
+    exact = _is_cheap(rows, model)
+    mean, variance = np.empty((2, N, K))
+    cheap = np.flatnonzero(exact)
+    for some in np.split(cheap, np.arange(AT_ONCE, cheap.size, AT_ONCE)):
+        if some.size:
+            moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
+            mean[some], variance[some] = moments.h, moments.h_variance
+    drawn = np.arange(N) if levels.size or n_draws else np.flatnonzero(~exact)
+    found = np.empty((levels.size, N, K))
+    draws = np.empty((n_draws, N, K)) if n_draws else None
+    rate = model.column_norms + model.beta
+
+    def work(n: int) -> None:
+        shapes, rng = _shapes(rows, n, model, seed)
+        if not exact[n]:
+            mean[n] = shapes.mean(axis=0) / rate
+            variance[n] = (shapes.mean(axis=0) + shapes.var(axis=0)) / rate**2
+        if levels.size or draws is not None:
+            h = np.exp(log_gamma(shapes, rng)) / rate
+            found[:, n] = np.quantile(h, levels, axis=0)
+            if draws is not None:
+                draws[:, n] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
+
+    for_each(work, drawn.tolist(), n_jobs)
+    return Posterior(
+        mean=mean[inverse],
+        std=np.sqrt(variance[inverse]),
+        quantiles=found[:, inverse],
+        draws=None if draws is None else draws[:, inverse],
+        exact=exact[inverse],
+    )
+
+
+def _check_quantiles(quantiles: Any) -> Array:
+    levels = np.asarray(quantiles, dtype=float).reshape(-1)
+    if not ((levels >= 0.0) & (levels <= 1.0)).all():
+        raise InvalidInputError(f"quantiles must lie between 0 and 1, but are {quantiles!r}")
+    return levels
+
+
+def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
+    """For which samples quadrature is cheap."""
+    cheap = np.ones(rows.shape[0], dtype=bool)
+    for members, columns in by_columns(rows, model.W):
+        if columns.size > 1:
+            operations = predict(rows[members], model.alpha[columns]).operations[2]
+            cheap[members] = operations <= EXACT_COST
+    return cheap
+
+
+def _shapes(
+    rows: sp.csr_array, n: int, model: GaP, seed: np.uint64
+) -> tuple[Array, np.random.Generator]:
+    """Draws of α + L for one sample, (S, K), and the stream for what is drawn from them."""
+    names = stream_names(rows, n, ACTIVATIONS, 2)
+    key = np.array([int(seed), names[1]], dtype=np.uint64)
+    rng = np.random.Generator(np.random.Philox(key=key))
+    shapes = np.tile(model.alpha, (N_DRAWS, 1))
+    if rows.indptr[n + 1] == rows.indptr[n]:
+        return shapes, rng
+    sample = take_sample(rows, n, model)
+    columns = sample.columns
+    if columns.size == 1:  # all tokens are its own
+        shapes[:, columns] += sample.counts.sum()
+        return shapes, rng
+    rate = (model.column_norms + model.beta)[columns]
+    for n_draws in (N_DRAWS, *MORE_DRAWS):
+        drawn = draw_shapes(sample, seed, names[0], n_draws // N_CHAINS)
+        if _error(drawn / rate) <= LARGEST_ERROR:
+            break
+    shapes = np.tile(model.alpha, (n_draws, 1))
+    shapes[:, columns] = drawn
+    return shapes, rng
+
+
+def _error(draws: Array) -> float:
+    """The standard error of the means, all together and as a part of them, from the chains'."""
+    chains = draws.reshape(-1, N_CHAINS, draws.shape[1]).mean(axis=0)
+    variance = chains.var(axis=0, ddof=1).sum() / N_CHAINS
+    return float(np.sqrt(variance) / np.linalg.norm(chains.mean(axis=0)))

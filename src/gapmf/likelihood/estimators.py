@@ -1,0 +1,53 @@
+"""The estimators of the likelihood, by name: what they cost, and how many draws they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.likelihood import chib, importance, reverse, smc
+from gapmf.likelihood.estimates import Estimates
+from gapmf.model import GaP
+from gapmf.validation import check_whole
+
+Array = NDArray[np.float64]
+
+Cost = Callable[[sp.csr_array, int, int], Array]
+Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
+
+
+class Estimator(NamedTuple):
+    """A method that estimates."""
+
+    n_draws: int
+    """Particles, points or chains for a sample, when nothing else is asked."""
+    check: Callable[[int, int], int]
+    """From the number that is asked, and K, to the one that is used."""
+    cost: Cost
+    """Operations for each of some samples, about a nanosecond each, from K and the number."""
+    log_factors: Estimate
+    """The logarithm of the second factor of Eq. 31, estimated for each sample."""
+
+
+def _points(n: int, n_components: int) -> int:
+    return check_whole(n, "n_particles", 64)
+
+
+def _chains(n: int, n_components: int) -> int:
+    return -(-check_whole(n, "n_particles", 32) // 4) * 4
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "smc": Estimator(smc.N_PARTICLES, smc.check_particles, smc.predict_cost, smc.log_factors),
+    "importance": Estimator(
+        importance.N_POINTS, _points, importance.predict_cost, importance.log_factors
+    ),
+    "reverse": Estimator(
+        reverse.N_PARTICLES, reverse.check_particles, reverse.predict_cost, reverse.log_factors
+    ),
+    "chib": Estimator(chib.N_CHAINS, _chains, chib.predict_cost, chib.log_factors),
+}

@@ -1,0 +1,142 @@
+"""Importance sampling in x = log g: from a mixture that is made for each sample.
+
+Three parts, each good where the others fail. Gammas at draws of L: right in the shape of the
+tails, and as wide as g given L; they miss what is between the draws when there are many
+components. A Student-t at the mode, with the curvature there: right in the correlations. And wide
+Gammas with the posterior's means, so that nothing is missed altogether. Every point is weighted
+by the density of the whole mixture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import gammaln, logsumexp
+from threadpoolctl import threadpool_limits
+
+from gapmf.likelihood.estimates import Estimates, log_mean
+from gapmf.likelihood.sample import N_CHAINS, Sample, pilot_cost, pilot_shapes, take_sample
+from gapmf.likelihood.streams import IMPORTANCE, stream_names
+from gapmf.model import GaP
+from gapmf.parallel import for_each
+
+Array = NDArray[np.float64]
+
+N_POINTS = 1024
+N_GAMMAS = 128  # draws of L at which there is a Gamma
+FREEDOM = 5.0  # of the Student-t
+WIDE = 0.25  # the counts that the wide Gammas believe in, as a part
+PARTS = (0.4, 0.5, 0.1)  # of all points: Student-t, Gammas, wide Gammas
+
+
+def log_factors(
+    rows: sp.csr_array, model: GaP, seed: np.uint64, n_points: int, n_jobs: int | None
+) -> Estimates:
+    """The logarithm of the second factor of Eq. 31, estimated for each sample.
+
+    Every sample must be possible, and meet two columns or more.
+    """
+    N = rows.shape[0]
+    result = Estimates.empty(N)
+
+    def work(n: int) -> None:
+        sample = take_sample(rows, n, model)
+        shapes = pilot_shapes(rows, n, sample, seed, N_GAMMAS // N_CHAINS)
+        key = np.array([int(seed), *stream_names(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
+        rng = np.random.Generator(np.random.Philox(key=key))
+        log_weights, parts = weigh(sample, shapes, n_points, rng)
+        found = log_mean(log_weights, parts)
+        for array, value in zip(result, found, strict=True):
+            array[n] = value
+        result.values[n] += sample.constant
+
+    with threadpool_limits(1, "blas"):  # the threads are ours
+        for_each(work, range(N), n_jobs)
+    return result
+
+
+def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:
+    """Operations for each sample, about a nanosecond each: a lower bound where K is large."""
+    size = np.diff(rows.indptr)
+    each: Array = n_points * (size * (0.3 * K + 2.0) + N_GAMMAS * K + 10.0 * K)
+    return each + pilot_cost(rows, K, N_GAMMAS // N_CHAINS) + 1e6
+
+
+def weigh(
+    sample: Sample, shapes: Array, n_points: int, rng: np.random.Generator
+) -> tuple[Array, tuple[int, ...]]:
+    """Log-weights of points from the mixture, part by part, and the parts' sizes."""
+    mode, factor = find_mode(sample, np.log(shapes.mean(axis=0)))
+    K = mode.size
+    wide = sample.alpha + WIDE * (shapes.mean(axis=0) - sample.alpha)
+    stretch = np.log(shapes.mean(axis=0) / wide)
+    each = max(int(PARTS[1] * n_points) // len(shapes), 1)
+    sizes = int(PARTS[0] * n_points), each * len(shapes), max(int(PARTS[2] * n_points), 2)
+    z = rng.standard_normal((sizes[0], K))
+    z *= np.sqrt(FREEDOM / rng.chisquare(FREEDOM, sizes[0]))[:, None]
+    x = np.concatenate(
+        [
+            mode + solve_triangular(factor, z.T, lower=True, trans="T").T,
+            log_gamma(np.repeat(shapes, each, axis=0), rng),
+            log_gamma(np.tile(wide, (sizes[2], 1)), rng) + stretch,
+        ]
+    )
+    parts = np.stack(
+        [
+            _log_student(x, mode, factor),
+            logsumexp(_log_gammas(x, shapes), axis=1) - np.log(len(shapes)),
+            _log_gammas(x - stretch, wide[None])[:, 0],
+        ]
+    )
+    weights = np.log(np.array(sizes) / sum(sizes))
+    return sample.log_density(x) - logsumexp(parts + weights[:, None], axis=0), sizes
+
+
+def find_mode(sample: Sample, x: Array) -> tuple[Array, Array]:
+    """The mode of x = log g given v, by Newton, and the Cholesky factor of the curvature there.
+
+    The curvature is taken as diag(α) + Σ_f v_f r_f r_f', r_fk = p_fk g_k / Σ_l p_fl g_l, which it
+    is at the mode; it is positive definite everywhere, so every step goes up.
+    """
+    counts, alpha = sample.counts.astype(float), sample.alpha
+    value = sample.log_density(x[None])[0]
+    for _ in range(100):
+        g = np.exp(x)
+        r = sample.p * g
+        r /= r.sum(axis=1, keepdims=True)
+        slope = alpha + counts @ r - g
+        curvature = np.diag(alpha) + (r * counts[:, None]).T @ r
+        step = cho_solve(cho_factor(curvature), slope)
+        gain = float(slope @ step)
+        if gain < 1e-8:
+            break
+        for half in range(40):
+            nearer = x + 0.5**half * step
+            new = sample.log_density(nearer[None])[0]
+            if new >= value:
+                break
+        x, value = nearer, new
+    return x, np.linalg.cholesky(curvature)
+
+
+def log_gamma(shapes: Array, rng: np.random.Generator) -> Array:
+    """Logarithms of Gamma draws of these shapes: small ones would underflow."""
+    x = np.log(rng.standard_gamma(shapes + 1.0))
+    return np.asarray(x - rng.standard_exponential(shapes.shape) / shapes)
+
+
+def _log_gammas(x: Array, shapes: Array) -> Array:
+    """log-density of x = log g at points (S, K), for each row of shapes (M, K): (S, M)."""
+    constant = gammaln(shapes).sum(axis=1)
+    return np.asarray(x @ shapes.T - np.exp(x).sum(axis=1)[:, None] - constant)
+
+
+def _log_student(x: Array, mode: Array, factor: Array) -> Array:
+    """log-density of the Student-t with precision factor·factor'."""
+    K = mode.size
+    squares = (((x - mode) @ factor) ** 2).sum(axis=1)
+    constant = gammaln(0.5 * (FREEDOM + K)) - gammaln(0.5 * FREEDOM)
+    constant += np.log(np.diag(factor)).sum() - 0.5 * K * np.log(np.pi * FREEDOM)
+    return np.asarray(constant - 0.5 * (FREEDOM + K) * np.log1p(squares / FREEDOM))

@@ -1,0 +1,95 @@
+"""One sample as estimators see it: its rows of p, without the columns that it cannot come from.
+
+With g_k = (S_k + β_k) h_k the prior is g_k ~ Gamma(α_k, 1), and the second factor of Eq. 31 times
+Π_f v_f! is the mean of Π_f (Σ_k p_fk g_k)^v_f under it. Given v, x = log g has a density without
+poles, which is what estimators work with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from gapmf.kernels import chains
+from gapmf.kernels.moves import HEAVY
+from gapmf.kernels.particles import make_particles
+from gapmf.likelihood import smc
+from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.streams import CHAINS, stream_names
+from gapmf.model import GaP
+from gapmf.rows import sum_entries
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+N_CHAINS = 16
+N_BURN_IN = 8
+
+
+class Sample(NamedTuple):
+    """J counts, and the K columns that they can have come from."""
+
+    counts: Index
+    """(J,): v_f, where it is not 0."""
+    p: Array
+    """(J, K): p_fk, each row scaled to a maximum of 1."""
+    alpha: Array
+    """(K,)."""
+    columns: Index
+    """(K,): their numbers in the model."""
+    constant: float
+    """The logarithm of what the scaling and Π v_f! contribute to the factor."""
+
+    def log_density(self, x: Array) -> Array:
+        """log p(v, x) of points x (S, K), but for `constant`: prior and likelihood of log g."""
+        g = np.exp(x)
+        value = x @ self.alpha - g.sum(axis=1) - gammaln(self.alpha).sum()
+        with np.errstate(divide="ignore"):  # a point from which v cannot come has density 0
+            return np.asarray(value + np.log(g @ self.p.T) @ self.counts)
+
+
+def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
+    """Row n of rows, which has counts."""
+    lo, hi = rows.indptr[n], rows.indptr[n + 1]
+    W, counts = model.W[rows.indices[lo:hi]], rows.data[lo:hi].astype(np.int64)
+    columns = np.flatnonzero(W.any(axis=0))
+    rate = model.column_norms + model.beta
+    p, log_scale = scaled_probabilities(W[:, columns], rate[columns])
+    constant = float(counts @ log_scale - gammaln(counts + 1.0).sum())
+    return Sample(counts, p, model.alpha[columns], columns, constant)
+
+
+def draw_shapes(
+    sample: Sample, key: np.uint64, name: int, n_draws: int, n_chains: int = N_CHAINS
+) -> Array:
+    """α + L of draws given v, (n_draws × n_chains, K): g_k given L is Gamma(α_k + L_k, 1)."""
+    J, K = sample.p.shape
+    at = make_particles(n_chains, K, J)
+    shapes = np.empty((n_draws, K * n_chains))
+    chains.draw_sizes(
+        np.arange(J), sample.counts, sample.p, sample.alpha, K, (key, np.uint64(name)),
+        N_BURN_IN, at, shapes,
+    )  # fmt: skip
+    return shapes.reshape(n_draws, K, n_chains).transpose(0, 2, 1).reshape(-1, K)
+
+
+def sweep_cost(rows: sp.csr_array, K: int) -> Array:
+    """Operations for a sweep of one chain, sample by sample, about a nanosecond each."""
+    tokens = sum_entries(rows.indptr, np.minimum(rows.data, HEAVY).astype(float))
+    return np.asarray((0.5 * K + 3.0) * tokens + 50.0 * K)
+
+
+def pilot_cost(rows: sp.csr_array, K: int, n_draws: int) -> Array:
+    """Operations for `pilot_shapes`."""
+    each = smc.predict_cost(rows, K, N_CHAINS)
+    return each + sweep_cost(rows, K) * N_CHAINS * (N_BURN_IN + n_draws)
+
+
+def pilot_shapes(rows: sp.csr_array, n: int, sample: Sample, key: np.uint64, n_draws: int) -> Array:
+    """Draws for the design of an estimator, from a stream of their own."""
+    (name,) = stream_names(rows, n, CHAINS, 1)
+    return draw_shapes(sample, key, name, n_draws)

@@ -1,0 +1,112 @@
+"""Perplexity and document completion: against enumeration and closed forms."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import naive
+from gapmf import GaP, document_completion, log_marginal_likelihood, perplexity
+from gapmf.counts import check_counts
+from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.likelihood import predictive
+
+
+def test_the_law_of_totals():
+    rng = np.random.default_rng(0)
+    for K in (1, 3, 20):
+        model = GaP(rng.gamma(0.5, 3.0, (4, K)), 10 ** rng.uniform(-2, 1, K), rng.gamma(2.0, 1.0))
+        law = naive.one_feature_probabilities(60, model.column_norms, model.alpha, model.beta)
+        X = check_counts(np.arange(61)[:, None] * np.array([[1, 0, 0, 0]]))
+        np.testing.assert_allclose(np.exp(predictive.log_totals(X, model)), law, rtol=1e-10)
+
+
+def test_the_law_of_totals_where_numbers_leave_the_range():
+    """p(0) = 10⁻¹⁵⁰⁰, and a law that sums to one."""
+    model = GaP(np.full((1, 100), 999.0), alpha=5.0)
+    X = check_counts(np.arange(0, 700_000, 700)[:, None])
+    monkey = np.arange(0, 250_000, 1)[:, None]
+    assert predictive.log_totals(check_counts(X[:2].toarray()), model)[0] < -3400
+    small = GaP(np.full((1, 40), 9.0), alpha=5.0)
+    law = predictive.log_totals(check_counts(monkey[:8000]), small)
+    assert np.exp(law).sum() == pytest.approx(1.0, rel=1e-9)
+    with pytest.raises(TooCostlyError, match="takes too long"):
+        predictive.log_totals(X, model)
+
+
+def test_probabilities_of_sequences_sum_to_one():
+    """All sequences of three tokens over two features, given that they are three."""
+    model = GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[0.4, 1.5])
+    total = 0.0
+    for sequence in itertools.product((0, 1), repeat=3):
+        x = np.bincount(sequence, minlength=2)
+        found = perplexity([x], model)
+        total += np.exp(3 * found.log_p_token)
+        assert found.perplexity == pytest.approx(np.exp(-found.log_p_token))
+        assert found.std_error == 0.0
+    assert total == pytest.approx(1.0, rel=1e-12)
+
+
+def test_estimates_carry_their_error():
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(0.3, 9.0, (30, 6)), alpha=0.4)
+    X = model.sample(30, random_state=0)
+    found = perplexity(X, model, method="smc", random_state=0)
+    assert found.std_error == pytest.approx(found.log_likelihood.std_error / X.sum())
+    assert 1.0 < found.perplexity < 30.0
+    uniform = perplexity(X, GaP(np.ones((30, 1))))
+    assert uniform.perplexity == pytest.approx(30.0)
+    assert found.perplexity < uniform.perplexity
+
+
+def test_tokens_are_split_as_asked():
+    X = check_counts(np.random.default_rng(0).poisson(5.0, (200, 30)))
+    shown, rest = predictive.split_tokens(X, 0.3, np.random.default_rng(1))
+    np.testing.assert_array_equal((shown + rest).toarray(), X.toarray())
+    assert shown.sum() / X.sum() == pytest.approx(0.3, abs=0.01)  # four sigmas
+
+
+def test_completion_by_hand():
+    """log p(rest | shown) from the joint law of both, which is a GaP of twice the features."""
+    model = GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[0.4, 1.5], beta=[1.0, 2.0])
+    X = model.sample(8, random_state=0)
+    found = document_completion(X, model, seen=0.3, random_state=5)
+    shown, rest = predictive.split_tokens(check_counts(X), 0.3, np.random.default_rng(5))
+    joint = GaP(np.vstack([0.3 * model.W, 0.7 * model.W]), model.alpha, model.beta)
+    both = log_marginal_likelihood(np.hstack([shown.toarray(), rest.toarray()]), joint).total
+    part = log_marginal_likelihood(shown, GaP(0.3 * model.W, model.alpha, model.beta)).total
+    assert found.log_p == pytest.approx(both - part, rel=1e-9)
+    assert found.std_error == 0.0
+    assert found.n_tokens == rest.sum()
+
+
+def test_a_token_is_scored_by_its_rate():
+    """One component: rates are those of W whatever was seen."""
+    model = GaP([[1.0], [3.0]], alpha=2.0)
+    X = [[5, 9], [0, 4]]
+    found = document_completion(X, model, random_state=0)
+    _, rest = predictive.split_tokens(check_counts(X), 0.5, np.random.default_rng(0))
+    expected = rest.sum(axis=0) @ np.log([0.25, 0.75]) / rest.sum()
+    assert found.log_p_token == pytest.approx(expected)
+    assert found.perplexity == pytest.approx(np.exp(-expected))
+
+
+def test_the_truth_completes_better_than_another_model():
+    rng = np.random.default_rng(0)
+    truth = GaP(rng.gamma(0.2, 9.0, (40, 5)), alpha=0.3)
+    X = truth.sample(100, random_state=0)
+    other = GaP(rng.gamma(0.2, 9.0, (40, 5)) + 0.01, alpha=0.3)
+    good, poor = (document_completion(X, m, random_state=0) for m in (truth, other))
+    assert good.perplexity < poor.perplexity
+    assert good.log_p > poor.log_p + 100
+
+
+def test_refusals():
+    model = GaP([[1.0], [1.0]])
+    with pytest.raises(InvalidInputError, match="no counts to score"):
+        perplexity([[0, 0]], model)
+    for seen in (0.0, 1.0, 2.0):
+        with pytest.raises(ValueError, match="seen must"):
+            document_completion([[1, 2]], model, seen=seen)
