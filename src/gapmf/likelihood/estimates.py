@@ -40,6 +40,19 @@ class Estimates(NamedTuple):
             array[places] = values
 
 
+def leaves_a_choice(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Whether what a sample's tokens choose matters, from the rows p (entries, K) of its counts.
+
+    Rows are scaled to a maximum of 1; those of sample n begin at starts[n]. It does not when no
+    token has two columns to come from, nor when the columns are equal.
+    """
+    several = (p > 0).sum(axis=1) > 1
+    unequal = (p != 1.0).any(axis=1)
+    return np.asarray(
+        np.logical_or.reduceat(several, starts) & np.logical_or.reduceat(unequal, starts)
+    )
+
+
 class Mean(NamedTuple):
     """The logarithm of a mean of weights, and what is known about it."""
 

@@ -49,5 +49,5 @@ ESTIMATORS: dict[str, Estimator] = {
     "reverse": Estimator(
         reverse.N_PARTICLES, reverse.check_particles, reverse.predict_cost, reverse.log_factors
     ),
-    "chib": Estimator(chib.N_CHAINS, _chains, chib.predict_cost, chib.log_factors),
+    "chib": Estimator(chib.N_PASSING, _chains, chib.predict_cost, chib.log_factors),
 }

@@ -7,13 +7,15 @@ posterior: here the ends of Gibbs chains, which are so to a good approximation. 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
-from gapmf.likelihood.estimates import Estimates, log_mean
+from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, leaves_a_choice, log_mean
 from gapmf.likelihood.sample import N_CHAINS, pilot_cost, pilot_shapes, sweep_cost, take_sample
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
@@ -65,9 +67,15 @@ def log_factors(
             ]
         )  # fmt: skip
         inverse = log_mean(-values)
+        # Few runs may lie close together by chance: Student's variance, and both scales.
+        spread = max(inverse.std_error, float(values.std(ddof=1)) / math.sqrt(N_CHAINS))
+        spread *= math.sqrt((N_CHAINS - 1) / (N_CHAINS - 3))
         result.values[n] = sample.constant - inverse.value
-        result.std_errors[n], result.ess[n] = inverse.std_error, inverse.ess
-        result.reliable[n] = inverse.reliable
+        chance = leaves_a_choice(sample.p, np.zeros(1, dtype=np.int64))[0]
+        # A choice that no particle made may still be as probable as one in so many.
+        least = 1.0 / (per_run * N_CHAINS) if chance else 0.0
+        result.std_errors[n], result.ess[n] = max(spread, least), inverse.ess
+        result.reliable[n] = inverse.reliable and spread <= LARGEST_STD_ERROR
 
     for_each(work, range(N), n_jobs)
     return result

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import smc
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, ROUNDING, Estimates
+from gapmf.likelihood.estimates import LARGEST_STD_ERROR, ROUNDING, Estimates, leaves_a_choice
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.streams import stream_names
 from gapmf.model import GaP
@@ -88,6 +88,7 @@ def _estimate(
     tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
     rate = model.column_norms + model.beta
     log_values, variances = np.empty((2, N_ISLANDS, N))
+    chance = np.empty(N, dtype=bool)
 
     def work(task: tuple[int, int]) -> None:
         members, block = blocks[task[0]]
@@ -102,9 +103,14 @@ def _estimate(
         )  # fmt: skip
         log_values[island, members] = values + _constants(block, log_scale)
         variances[island, members] = variance
+        if island == 0:
+            chance[members] = leaves_a_choice(p[block.indices], block.indptr[:-1])
 
     for_each(work, tasks, n_jobs)
-    return combine(log_values, variances, N_ISLANDS * per_island)
+    found = combine(log_values, variances, N_ISLANDS * per_island)
+    # A choice that no particle made may still be as probable as one in so many.
+    least = np.where(chance, 1.0 / (N_ISLANDS * per_island), 0.0)
+    return found._replace(std_errors=np.maximum(found.std_errors, least))
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
