@@ -161,6 +161,18 @@ def test_weights_with_a_heavy_tail_are_not_reliable():
     assert not log_mean(np.array([0.0, 3.0])).reliable
 
 
+def test_corrections_are_reported():
+    rng = np.random.default_rng(3)
+    model = GaP(rng.gamma(0.3, 10.0, (30, 6)), alpha=0.5)
+    X = np.vstack([model.sample(5, random_state=1), np.zeros((1, 30), dtype=int)])
+    for method in ("smc", "importance", "reverse"):
+        found = log_marginal_likelihood(X, model, method, random_state=5)
+        assert found.corrections[-1] == 0.0
+        sign = -1.0 if method == "reverse" else 1.0
+        assert (sign * found.corrections[:-1] > 0).all()
+        assert (np.abs(found.corrections) <= 0.5 * found.std_errors**2 + 1e-12).all()
+
+
 def test_strata_take_out_what_differs_between_them():
     weights = np.log(np.r_[np.full(50, 1.0), np.full(50, 3.0)])
     assert log_mean(weights).std_error > 0.01

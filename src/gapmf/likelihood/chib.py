@@ -67,6 +67,7 @@ def log_factors(
         error = max(below.std_error, 0.5 * apart, 1.0 / (n_chains * N_SWEEPS))
         result.values[n] = below.value + sample.constant
         result.std_errors[n], result.ess[n] = error, below.ess
+        result.corrections[n] = below.correction
         result.reliable[n] = below.reliable and error <= LARGEST_STD_ERROR
 
     for_each(work, range(N), n_jobs)

@@ -27,12 +27,14 @@ class Estimates(NamedTuple):
     std_errors: Array
     ess: Array
     reliable: NDArray[np.bool_]
+    corrections: Array
+    """What the bias of the logarithm has added to the values."""
 
     @classmethod
     def empty(cls, N: int) -> Estimates:
         """Room for N samples."""
-        values, std_errors, ess = np.empty((3, N))
-        return cls(values, std_errors, ess, np.empty(N, dtype=bool))
+        values, std_errors, ess, corrections = np.empty((4, N))
+        return cls(values, std_errors, ess, np.empty(N, dtype=bool), corrections)
 
     def put(self, places: NDArray[np.int64], others: Estimates) -> None:
         """Take over the estimates of some samples."""
@@ -60,6 +62,7 @@ class Mean(NamedTuple):
     std_error: float
     ess: float
     reliable: bool
+    correction: float
 
 
 def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
@@ -75,11 +78,13 @@ def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
     variance = sum(w.size * w.var(ddof=1) for w in strata if w.size > 1) / (S * mean) ** 2
     value = float(top + np.log(mean))
     std_error = float(max(np.sqrt(variance), ROUNDING * (1.0 + abs(value))))
+    correction = 0.5 * float(min(variance, 1.0))
     return Mean(
-        value=value + 0.5 * min(variance, 1.0),
+        value=value + correction,
         std_error=std_error,
         ess=float(S / (1.0 + S * variance)),
         reliable=std_error <= LARGEST_STD_ERROR and tail_shape(weights) <= HEAVIEST_TAIL,
+        correction=correction,
     )
 
 

@@ -19,6 +19,7 @@ from gapmf.likelihood.cost import (
     predict,
     refuse_if_too_costly,
 )
+from gapmf.likelihood.estimates import Estimates
 from gapmf.likelihood.estimators import ESTIMATORS
 from gapmf.likelihood.plan import by_columns, cut_blocks
 from gapmf.likelihood.result import LogLikelihood
@@ -107,15 +108,15 @@ def log_marginal_likelihood(
     N = first.size
     which, tasks = _plan(rows, first, model, method, max_cost, size)
     values, methods = _exact_factors(rows, tasks, model, n_jobs)
-    std_errors, ess, reliable = np.zeros(N), np.full(N, np.inf), np.ones(N, dtype=bool)
+    known = Estimates(values, np.zeros(N), np.full(N, np.inf), np.ones(N, dtype=bool), np.zeros(N))
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs)
-        values[chosen], std_errors[chosen], ess[chosen], reliable[chosen] = found
+        estimate = ESTIMATORS[name].log_factors
+        known.put(chosen, estimate(rows[chosen], model, seed, size, n_jobs))
         methods[chosen] = name
     values -= log_normaliser(model)
-    return LogLikelihood.of_distinct(values, std_errors, ess, reliable, methods, inverse, method)
+    return LogLikelihood.of_distinct(known, methods, inverse, method)
 
 
 def log_normaliser(model: GaP) -> float:

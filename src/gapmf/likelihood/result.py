@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.likelihood.estimates import Estimates
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LogLikelihood:
@@ -23,6 +25,9 @@ class LogLikelihood:
         particles and a standard error s it is 1 / (1/n + s²).
     reliable : bool array, (N,)
         False where the error bar itself is not to be trusted; exact values always are.
+    corrections : float array, (N,)
+        What was added to each value because the logarithm of an unbiased estimate is too small
+        on average, by half its relative variance; 0 when exact.
     methods : array of str, (N,)
         The method used for each sample.
     method : str
@@ -35,16 +40,14 @@ class LogLikelihood:
     std_errors: NDArray[np.float64]
     ess: NDArray[np.float64]
     reliable: NDArray[np.bool_]
+    corrections: NDArray[np.float64]
     methods: NDArray[np.str_]
     method: str
 
     @classmethod
     def of_distinct(
         cls,
-        values: NDArray[np.float64],
-        std_errors: NDArray[np.float64],
-        ess: NDArray[np.float64],
-        reliable: NDArray[np.bool_],
+        known: Estimates,
         methods: NDArray[np.str_],
         inverse: NDArray[np.int64],
         method: str,
@@ -53,20 +56,21 @@ class LogLikelihood:
 
         The errors of distinct samples are independent; that of equal ones is the same.
         """
-        times = np.bincount(inverse, minlength=values.size)
+        times = np.bincount(inverse, minlength=known.values.size)
         methods = methods[inverse]
         if method == "auto":
             names, numbers = np.unique(methods, return_counts=True)
             used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
             method = f"auto ({used})"
-        per_sample = values[inverse]
+        per_sample = known.values[inverse]
         return cls(
             total=float(per_sample.sum()),
-            std_error=float(np.sqrt(((times * std_errors) ** 2).sum())),
+            std_error=float(np.sqrt(((times * known.std_errors) ** 2).sum())),
             per_sample=per_sample,
-            std_errors=std_errors[inverse],
-            ess=ess[inverse],
-            reliable=reliable[inverse],
+            std_errors=known.std_errors[inverse],
+            ess=known.ess[inverse],
+            reliable=known.reliable[inverse],
+            corrections=known.corrections[inverse],
             methods=methods,
             method=method,
         )

@@ -75,6 +75,7 @@ def log_factors(
         # A choice that no particle made may still be as probable as one in so many.
         least = 1.0 / (per_run * N_CHAINS) if chance else 0.0
         result.std_errors[n], result.ess[n] = max(spread, least), inverse.ess
+        result.corrections[n] = -inverse.correction
         result.reliable[n] = inverse.reliable and spread <= LARGEST_STD_ERROR
 
     for_each(work, range(N), n_jobs)

@@ -132,13 +132,15 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     rounding = ROUNDING * (1.0 + np.abs(values))
     variance = np.maximum(np.maximum(mixed, between), rounding**2)
     std_error = np.sqrt(variance)
+    # Not by the variance of the error bar, which is on the safe side: over many samples that
+    # would add up.
+    corrections = 0.5 * np.minimum(spread, 1.0)
     return Estimates(
-        # Not by the variance of the error bar, which is on the safe side: over many samples that
-        # would add up.
-        values=values + 0.5 * np.minimum(spread, 1.0),
+        values=values + corrections,
         std_errors=std_error,
         ess=n_particles / (1.0 + n_particles * variance),
         reliable=std_error <= LARGEST_STD_ERROR,
+        corrections=corrections,
     )
 
 
