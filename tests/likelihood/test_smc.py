@@ -95,11 +95,11 @@ def test_islands_make_an_estimate_and_its_error(sd):
     islands = rng.normal(-0.5 * sd**2, sd, (R, N))
     within = np.full((R, N), np.expm1(sd**2) / smc._WITHIN_FACTOR)
     found = smc.combine(islands, within, 512)
-    assert abs(found.values.mean()) < 0.1 * 0.5 * sd**2 / R + 4 * found.values.std() / np.sqrt(N)
+    assert abs(found.values.mean()) < 0.2 * 0.5 * sd**2 / R + 4 * found.values.std() / np.sqrt(N)
     assert 0.75 < (found.values / found.std_errors).std() < 1.05
     assert (np.abs(found.values) < 3 * found.std_errors).mean() > 0.99
     alone = smc.combine(islands, 0.0 * within, 512)  # what is within sees nothing
-    assert (np.abs(alone.values) < 3 * alone.std_errors).mean() > 0.97
+    assert (np.abs(alone.values) < 3 * alone.std_errors).mean() > 0.92  # Student's t with 3
 
 
 def a_data_set(N=12, K=6, F=30):
@@ -154,9 +154,10 @@ def test_equal_samples_share_their_error():
     once = log_marginal_likelihood(X, model, "smc", random_state=0)
     often = log_marginal_likelihood(X[[0, 1, 0, 0, 2]], model, "smc", random_state=0)
     np.testing.assert_array_equal(often.per_sample, once.per_sample[[0, 1, 0, 0, 2]])
-    expected = np.sqrt(((np.array([3, 1, 1]) * once.std_errors) ** 2).sum())
-    assert often.std_error == pytest.approx(expected, rel=1e-12)
-    assert once.std_error == pytest.approx(np.sqrt((once.std_errors**2).sum()), rel=1e-12)
+    for found, times in ((once, np.ones(3)), (often, np.array([3, 1, 1]))):
+        alone = np.sqrt(((times * once.std_errors) ** 2).sum())
+        expected = np.hypot(alone, 0.5 * times @ once.corrections)
+        assert found.std_error == pytest.approx(expected, rel=1e-12)
 
 
 def test_more_particles_err_less():
@@ -270,7 +271,7 @@ def test_samples_whose_islands_disagree_get_more_particles(monkeypatch):
     usual = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=32)
     monkeypatch.setattr(smc, "ESCALATION", ())
     few = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=32)
-    more = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=8 * 32)
+    more = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=4 * 32)
     assert 3 <= (~few.reliable).sum() <= 30
     assert usual.reliable.sum() > few.reliable.sum()
     again = ~few.reliable & more.reliable
@@ -282,8 +283,8 @@ def test_samples_whose_islands_disagree_get_more_particles(monkeypatch):
 
 def test_arguments_are_checked():
     model = GaP([[1.0, 2.0]])
-    for bad in (0, 31, 2.5, "many"):
-        with pytest.raises(ValueError, match="n_particles must be a whole number, 32 or more"):
+    for bad in (0, 15, 2.5, "many"):
+        with pytest.raises(ValueError, match="n_particles must be a whole number, 16 or more"):
             log_marginal_likelihood([[1]], model, "smc", n_particles=bad)
     with pytest.raises(ValueError, match="can be told apart"):
         log_marginal_likelihood([[1]], model, "smc", n_particles=10**8)

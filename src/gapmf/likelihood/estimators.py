@@ -23,31 +23,25 @@ Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
 class Estimator(NamedTuple):
     """A method that estimates."""
 
-    n_draws: int
-    """Particles, points or chains for a sample, when nothing else is asked."""
-    check: Callable[[int, int], int]
-    """From the number that is asked, and K, to the one that is used."""
+    check: Callable[[int | None, int], int]
+    """From the number that is asked (None for the usual one), and K, to the one that is used."""
     cost: Cost
     """Operations for each of some samples, about a nanosecond each, from K and the number."""
     log_factors: Estimate
     """The logarithm of the second factor of Eq. 31, estimated for each sample."""
 
 
-def _points(n: int, n_components: int) -> int:
-    return check_whole(n, "n_particles", 64)
+def _points(n: int | None, n_components: int) -> int:
+    return check_whole(importance.N_POINTS if n is None else n, "n_particles", 64)
 
 
-def _chains(n: int, n_components: int) -> int:
-    return -(-check_whole(n, "n_particles", 32) // 4) * 4
+def _chains(n: int | None, n_components: int) -> int:
+    return -(-check_whole(chib.N_PASSING if n is None else n, "n_particles", 32) // 4) * 4
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "smc": Estimator(smc.N_PARTICLES, smc.check_particles, smc.predict_cost, smc.log_factors),
-    "importance": Estimator(
-        importance.N_POINTS, _points, importance.predict_cost, importance.log_factors
-    ),
-    "reverse": Estimator(
-        reverse.N_PARTICLES, reverse.check_particles, reverse.predict_cost, reverse.log_factors
-    ),
-    "chib": Estimator(chib.N_PASSING, _chains, chib.predict_cost, chib.log_factors),
+    "smc": Estimator(smc.check_particles, smc.predict_cost, smc.log_factors),
+    "importance": Estimator(_points, importance.predict_cost, importance.log_factors),
+    "reverse": Estimator(reverse.check_particles, reverse.predict_cost, reverse.log_factors),
+    "chib": Estimator(_chains, chib.predict_cost, chib.log_factors),
 }

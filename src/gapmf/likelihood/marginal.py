@@ -67,10 +67,11 @@ def log_marginal_likelihood(
     n_jobs : int, optional
         Threads, in scikit-learn's meaning. The result does not depend on it.
     n_particles : int, optional
-        What an estimate of a sample is made of: particles of "smc", in eight independent
-        islands (512 by default; samples whose islands disagree get 8, then 64 times as many),
-        points of "importance" (1024), chains of "chib" (64), particles of "reverse" (512, in
-        16 runs). The variance falls, and the time grows, in proportion.
+        What an estimate of a sample is made of: particles of "smc", in four independent
+        islands (by default 1024, and in proportion to K above 20 components; samples whose
+        islands disagree get 4, then 16 times as many), points of "importance" (1024), chains
+        of "chib" (64), particles of "reverse" (512, in 16 runs). The variance falls, and the
+        time grows, in proportion.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples.
@@ -165,11 +166,9 @@ _IMPOSSIBLE = -1  # beside the numbers of the methods
 
 def _check_size(n_particles: int | None, method: str, n_components: int) -> int:
     """How many particles, points or chains an estimate gets."""
-    estimator = ESTIMATORS.get(method, ESTIMATORS["smc"])
-    n = estimator.n_draws if n_particles is None else n_particles
     if method in EXACT_METHODS:
-        return 0 if n_particles is None else check_whole(n, "n_particles")
-    return estimator.check(n, n_components)
+        return 0 if n_particles is None else check_whole(n_particles, "n_particles")
+    return ESTIMATORS.get(method, ESTIMATORS["smc"]).check(n_particles, n_components)
 
 
 class _Task(NamedTuple):

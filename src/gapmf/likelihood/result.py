@@ -18,7 +18,8 @@ class LogLikelihood:
     ----------
     total, std_error : float
         The sum over samples, and its standard error: 0.0 when exact. Equal samples are
-        computed once, and share their error.
+        computed once, and share their error. Errors of different samples are independent, but
+        for half of `corrections`, by which all may be wrong together.
     per_sample, std_errors : float arrays, (N,)
     ess : float array, (N,)
         Effective number of independent draws behind each value; inf when exact. With n
@@ -63,9 +64,10 @@ class LogLikelihood:
             used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
             method = f"auto ({used})"
         per_sample = known.values[inverse]
+        independent = np.sqrt(((times * known.std_errors) ** 2).sum())
         return cls(
             total=float(per_sample.sum()),
-            std_error=float(np.sqrt(((times * known.std_errors) ** 2).sum())),
+            std_error=float(np.hypot(independent, 0.5 * abs(times @ known.corrections))),
             per_sample=per_sample,
             std_errors=known.std_errors[inverse],
             ess=known.ess[inverse],

@@ -28,9 +28,11 @@ N_PARTICLES = 512
 N_PILOT = 16  # sweeps after which the chains' ends are taken for posterior draws
 
 
-def check_particles(n_particles: int, n_components: int) -> int:
+def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles of a run: a multiple of four, of all runs together at least n_particles."""
-    n = check_whole(n_particles, "n_particles", 4 * N_CHAINS)
+    n = check_whole(
+        N_PARTICLES if n_particles is None else n_particles, "n_particles", 4 * N_CHAINS
+    )
     return -(-n // (4 * N_CHAINS)) * 4
 
 

@@ -26,10 +26,10 @@ from gapmf.validation import check_whole
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-N_ISLANDS = 8
-N_PARTICLES = 512
+N_ISLANDS = 4
+N_PARTICLES = 1024  # for up to 20 components; above, in proportion
 N_MOVES = 1
-ESCALATION = (8, 64)  # times as many particles, for samples whose error bar is not to be trusted
+ESCALATION = (4, 16)  # times as many particles, for samples whose error bar is not to be trusted
 _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
 
 # What the weights within islands say about the variance counts as much as so many islands more,
@@ -38,8 +38,10 @@ _WITHIN_COUNTS = 7.0
 _WITHIN_FACTOR = 1.5
 
 
-def check_particles(n_particles: int, n_components: int) -> int:
+def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles an island: a multiple of four, of all islands together at least n_particles."""
+    if n_particles is None:
+        n_particles = max(N_PARTICLES, N_PARTICLES * n_components // 20)
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
     most = _most(n_components)
