@@ -29,8 +29,9 @@ from gapmf.validation import check_random_state, check_whole
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-N_DRAWS = 1024
-MORE_DRAWS = (4096, 16384)  # where the chains' means disagree
+N_SWEEPS = 16  # of every chain
+CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS)  # more where their means disagree
+N_DRAWS = N_SWEEPS * N_CHAINS
 LARGEST_ERROR = 0.004  # of the means of a sample together, as a part
 AT_ONCE = 5000  # samples whose moments are held at once: they need K² numbers each
 EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
@@ -173,17 +174,17 @@ def _shapes(
         shapes[:, columns] += sample.counts.sum()
         return shapes, rng
     rate = (model.column_norms + model.beta)[columns]
-    for n_draws in (N_DRAWS, *MORE_DRAWS):
-        drawn = draw_shapes(sample, seed, names[0], n_draws // N_CHAINS)
-        if _error(drawn / rate) <= LARGEST_ERROR:
+    for n_chains in CHAINS:  # not longer ones, which would stay in the mode where they began
+        drawn = draw_shapes(sample, seed, names[0], N_SWEEPS, n_chains)
+        if _error(drawn / rate, n_chains) <= LARGEST_ERROR:
             break
-    shapes = np.tile(model.alpha, (n_draws, 1))
+    shapes = np.tile(model.alpha, (len(drawn), 1))
     shapes[:, columns] = drawn
     return shapes, rng
 
 
-def _error(draws: Array) -> float:
+def _error(draws: Array, n_chains: int) -> float:
     """The standard error of the means, all together and as a part of them, from the chains'."""
-    chains = draws.reshape(-1, N_CHAINS, draws.shape[1]).mean(axis=0)
-    variance = chains.var(axis=0, ddof=1).sum() / N_CHAINS
+    chains = draws.reshape(-1, n_chains, draws.shape[1]).mean(axis=0)
+    variance = chains.var(axis=0, ddof=1).sum() / n_chains
     return float(np.sqrt(variance) / np.linalg.norm(chains.mean(axis=0)))

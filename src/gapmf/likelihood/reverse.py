@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, leaves_a_choice, log_mean
-from gapmf.likelihood.sample import N_CHAINS, pilot_cost, pilot_shapes, sweep_cost, take_sample
+from gapmf.likelihood.sample import pilot_cost, pilot_shapes, sweep_cost, take_sample
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -24,21 +24,20 @@ from gapmf.validation import check_whole
 
 Array = NDArray[np.float64]
 
+N_RUNS = 16
 N_PARTICLES = 512
-N_PILOT = 16  # sweeps after which the chains' ends are taken for posterior draws
+N_PILOT = 8  # sweeps after the burn-in, after which chains end at posterior draws
 
 
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles of a run: a multiple of four, of all runs together at least n_particles."""
-    n = check_whole(
-        N_PARTICLES if n_particles is None else n_particles, "n_particles", 4 * N_CHAINS
-    )
-    return -(-n // (4 * N_CHAINS)) * 4
+    n = check_whole(N_PARTICLES if n_particles is None else n_particles, "n_particles", 4 * N_RUNS)
+    return -(-n // (4 * N_RUNS)) * 4
 
 
 def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
     """Operations for each sample, about a nanosecond each."""
-    moves = sweep_cost(rows, K) * per_run * N_CHAINS / GROWTH
+    moves = sweep_cost(rows, K) * per_run * N_RUNS / GROWTH
     return moves + pilot_cost(rows, K, N_PILOT)
 
 
@@ -55,8 +54,8 @@ def log_factors(
     def work(n: int) -> None:
         sample = take_sample(rows, n, model)
         J, K = sample.p.shape
-        ends = pilot_shapes(rows, n, sample, seed, N_PILOT)[-N_CHAINS:]
-        names = stream_names(rows, n, REVERSE, N_CHAINS)
+        ends = pilot_shapes(rows, n, sample, seed, N_PILOT)[-N_RUNS:]
+        names = stream_names(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)
         values = np.array(
@@ -70,12 +69,12 @@ def log_factors(
         )  # fmt: skip
         inverse = log_mean(-values)
         # Few runs may lie close together by chance: Student's variance, and both scales.
-        spread = max(inverse.std_error, float(values.std(ddof=1)) / math.sqrt(N_CHAINS))
-        spread *= math.sqrt((N_CHAINS - 1) / (N_CHAINS - 3))
+        spread = max(inverse.std_error, float(values.std(ddof=1)) / math.sqrt(N_RUNS))
+        spread *= math.sqrt((N_RUNS - 1) / (N_RUNS - 3))
         result.values[n] = sample.constant - inverse.value
         chance = leaves_a_choice(sample.p, np.zeros(1, dtype=np.int64))[0]
         # A choice that no particle made may still be as probable as one in so many.
-        least = 1.0 / (per_run * N_CHAINS) if chance else 0.0
+        least = 1.0 / (per_run * N_RUNS) if chance else 0.0
         result.std_errors[n], result.ess[n] = max(spread, least), inverse.ess
         result.corrections[n] = -inverse.correction
         result.reliable[n] = inverse.reliable and spread <= LARGEST_STD_ERROR
