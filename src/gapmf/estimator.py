@@ -229,7 +229,7 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
         self._say_where_alpha_ended(settings)
 
     def _value(self, counts: sp.csr_array, model: GaP) -> float:
-        """The log-likelihood by which starts are compared: for all with the same draws."""
+        """The log-likelihood by which starts are compared: for all from the same seed."""
         return for_comparison(counts, model, 0, self.n_jobs).total
 
     def _integrate(

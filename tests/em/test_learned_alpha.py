@@ -381,3 +381,24 @@ def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, a
     value = log_marginal_likelihood(X, est.model_).total
     assert est.log_likelihood_ == pytest.approx(value, rel=1e-12)
     assert value > GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X).log_likelihood_
+
+
+def test_a_trial_that_costs_too_much_does_not_end_a_fit(monkeypatch):
+    """E-steps are refused a little beyond the maximum: it is found all the same."""
+    X = GaP([[9.0, 1.0], [1.0, 6.0], [3.0, 2.0]], [0.4, 1.2]).sample(60, random_state=0)
+    est = GammaPoissonMF(2, algorithm="exact", learn_alpha=True, random_state=0)
+    free = est.fit(X)
+    top, dearest = free.log_likelihood_, 1.2 * free.alpha_.max()
+    evaluate, refused = ExactExpectation.__call__, []
+
+    def limited(self, model):
+        if model.alpha.max() > dearest:
+            refused.append(model.alpha.max())
+            raise TooCostlyError("an E-step would take a year")
+        return evaluate(self, model)
+
+    monkeypatch.setattr(ExactExpectation, "__call__", limited)
+    est.fit(X)
+    assert refused
+    assert est.converged_
+    assert est.log_likelihood_ == pytest.approx(top, abs=1e-6)

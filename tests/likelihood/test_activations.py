@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from gapmf import GammaPoissonMF, GaP, posterior_activations, posterior_moments
+from gapmf import (
+    GammaPoissonMF,
+    GaP,
+    log_marginal_likelihood,
+    posterior_activations,
+    posterior_moments,
+)
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood import activations
 
@@ -31,6 +39,8 @@ def test_chains_agree_with_exact_moments(monkeypatch):
     assert not drawn.exact[X.sum(axis=1) > 0].any()
     error = np.abs(drawn.mean - exact.h) / exact.h.max(axis=1, keepdims=True)
     assert error.max() < 0.03
+    assert (drawn.error > 0).any()
+    assert drawn.reliable.mean() > 0.8
     deviation = np.sqrt(exact.h_variance)
     assert (np.abs(drawn.std - deviation) < 0.15 * deviation + 1e-3).all()
 
@@ -77,8 +87,39 @@ def test_company_order_and_threads_do_not_matter(monkeypatch):
 def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
     X, model = a_data_set()
     base = posterior_activations(X, model, quantiles=())
-    monkeypatch.setattr(activations, "AT_ONCE", 3)
+    monkeypatch.setattr(activations, "MOST_MOMENTS", 3 * 9)
     np.testing.assert_array_equal(posterior_activations(X, model, quantiles=()).mean, base.mean)
+
+
+def test_what_chains_may_have_missed_is_flagged(monkeypatch):
+    monkeypatch.setattr(activations, "EXACT_COST", 0.0)
+    W = [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
+    found = posterior_activations([[8, 8, 8]], GaP(W, alpha=1e-4), random_state=0)
+    assert not found.reliable[0]
+    model = GaP(W, alpha=0.1)
+    found = posterior_activations([[8, 8, 8]], model, random_state=0)
+    exact = posterior_moments([[8, 8, 8]], model)
+    off = np.linalg.norm(found.mean - exact.h) / np.linalg.norm(exact.h)
+    assert off < 4 * found.error[0] + 1e-3
+
+
+def test_no_dense_matrix_is_made():
+    """300 samples of 200,000 features: dense they would be 480 MB."""
+    rng = np.random.default_rng(0)
+    F, K = 200_000, 6
+    model = GaP(rng.gamma(0.3, 1e-4, (F, K)), alpha=0.5)
+    X = sp.random_array((300, F), density=1e-4, random_state=rng)
+    X = sp.csr_array((np.ones(X.nnz, dtype=np.int64), X.tocsr().indices, X.tocsr().indptr), X.shape)
+    posterior_activations(X[:2], model, quantiles=())  # compiles
+    log_marginal_likelihood(X[:2], model, "smc", n_particles=64)
+    tracemalloc.start()
+    try:
+        posterior_activations(X, model, quantiles=())
+        log_marginal_likelihood(X, model, "smc", n_particles=64)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1e8
 
 
 def test_refusals():

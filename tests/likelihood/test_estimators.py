@@ -66,7 +66,7 @@ def test_chib_is_unbiased_for_chains_of_any_length(W, alpha, v, monkeypatch):
     _, sample, factor = a_sample(W, alpha, v)
     monkeypatch.setattr(chib, "N_SWEEPS", 3)
     ratios = []
-    point = chib.fixed_point(draw_shapes(sample, np.uint64(0), 0, 50))
+    point = chib.fixed_point(draw_shapes(sample, np.uint64(0), 0, 50, 16))
     for name in range(40):
         density = chib.log_densities(sample, point, np.uint64(1), name, 64)
         value = sample.log_density(point[None]) + sample.constant - density

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import naive
 from gapmf import GaP, document_completion, log_marginal_likelihood, perplexity
@@ -24,16 +25,22 @@ def test_the_law_of_totals():
 
 
 def test_the_law_of_totals_where_numbers_leave_the_range():
-    """p(0) = 10⁻¹⁵⁰⁰, and a law that sums to one."""
-    model = GaP(np.full((1, 100), 999.0), alpha=5.0)
-    X = check_counts(np.arange(0, 700_000, 700)[:, None])
-    monkey = np.arange(0, 250_000, 1)[:, None]
-    assert predictive.log_totals(check_counts(X[:2].toarray()), model)[0] < -3400
-    small = GaP(np.full((1, 40), 9.0), alpha=5.0)
-    law = predictive.log_totals(check_counts(monkey[:8000]), small)
-    assert np.exp(law).sum() == pytest.approx(1.0, rel=1e-9)
+    """Equal rates: a negative binomial, from p(0) = 10⁻¹⁵⁰⁰ to far tails."""
+    for norm, K, alpha in ((999.0, 100, 5.0), (1.0, 1, 1.0), (1e-3, 2, 0.5), (1e6, 3, 0.01)):
+        model = GaP(np.full((1, K), norm), alpha=alpha)
+        n = np.array([0, 1, 2, 50, 700, 5000, 20_000])
+        law = predictive.log_totals(check_counts(n[:, None]), model)
+        expected = stats.nbinom(K * alpha, 1.0 / (1.0 + norm)).logpmf(n)
+        np.testing.assert_allclose(law, expected, rtol=1e-9, atol=1e-9)
     with pytest.raises(TooCostlyError, match="takes too long"):
-        predictive.log_totals(X, model)
+        predictive.log_totals(check_counts([[700_000]]), model)
+
+
+def test_a_long_sample_in_a_short_model_has_a_perplexity():
+    for x, w in (([2000], [[1.0]]), ([15_000, 1], [[18.0], [1.0]]), ([100, 100], [[1e-3]] * 2)):
+        found = perplexity([x], GaP(w))
+        assert np.isfinite(found.log_p_token)
+        assert found.perplexity >= 1.0 - 1e-9
 
 
 def test_probabilities_of_sequences_sum_to_one():
@@ -104,6 +111,9 @@ def test_the_truth_completes_better_than_another_model():
 
 
 def test_refusals():
+    for seed in range(8):  # whichever side the token falls on
+        with pytest.raises(InvalidInputError, match="feature 1 has counts in row 0"):
+            document_completion([[5, 1]], GaP([[1.0, 2.0], [0.0, 0.0]]), random_state=seed)
     model = GaP([[1.0], [1.0]])
     with pytest.raises(InvalidInputError, match="no counts to score"):
         perplexity([[0, 0]], model)

@@ -146,7 +146,8 @@ def test_small_biases_do_not_add_up(n_particles):
     found = log_marginal_likelihood(
         X, model, "smc", random_state=0, n_jobs=2, n_particles=n_particles
     )
-    assert abs(found.total - exact.total) < 3.5 * found.std_error
+    alone = np.sqrt((found.std_errors**2).sum())
+    assert abs(found.total - exact.total) < 3.5 * alone
 
 
 def test_equal_samples_share_their_error():
@@ -290,6 +291,24 @@ def test_arguments_are_checked():
         log_marginal_likelihood([[1]], model, "smc", n_particles=10**8)
     with pytest.raises(ValueError, match="random_state must be"):
         log_marginal_likelihood([[1]], model, "smc", random_state="seed")
+
+
+def test_many_components_have_a_default_too():
+    for K in (300, 2000):
+        found = log_marginal_likelihood(np.eye(2, dtype=int), GaP(np.ones((2, K))), "smc")
+        assert np.isfinite(found.total)
+
+
+def test_tiny_alpha_is_flagged():
+    """A mode that no particle may have come by."""
+    W = [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
+    for method in ("smc", "importance", "chib", "reverse"):
+        found = log_marginal_likelihood([[8, 8, 8]], GaP(W, alpha=1e-5), method, random_state=0)
+        assert not found.reliable[0]
+    fine = log_marginal_likelihood([[8, 8, 8]], GaP(W, alpha=0.05), "smc", random_state=0)
+    assert fine.reliable[0]
+    exact = log_marginal_likelihood([[8, 8, 8]], GaP(W, alpha=1e-5))
+    assert exact.reliable[0]
 
 
 def test_names_of_streams_are_stable():

@@ -9,7 +9,7 @@ from scipy.optimize import OptimizeResult, minimize
 from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.em.exact_moments import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation, Expectation
-from gapmf.em.learned import lower_bound_step, with_alpha
+from gapmf.em.learned import Step, lower_bound_step, with_alpha
 from gapmf.em.record import History
 from gapmf.em.start import from_shares, shares_of
 from gapmf.errors import TooCostlyError
@@ -46,7 +46,7 @@ def fit_maximum(
     step = lower_bound_step(expect) if expect.learn_alpha else em_c_step
     fit = fit_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history)
     problem = _Problem(expect, fit.model, history)
-    u, value, at_the_top = problem.variables(fit.model), np.inf, bool(fit.too_costly)
+    u, value, at_the_top = problem.variables(fit.model), np.inf, False
     while not (at_the_top or history.stopped or len(history) >= last - 1):
         result = problem.climb(u, last - 1 - len(history))
         # One bad step can end a run: only when a fresh one gains nothing is this the top.
@@ -57,21 +57,31 @@ def fit_maximum(
         fit = Fit(best, expect(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
-        if at_the_top:
-            fit = fit._replace(too_costly=problem.too_costly)
-        if at_the_top and expect.learn_alpha and not problem.too_costly:
+        if problem.keep_away(best.alpha):  # from what was too costly, not from what is beside it
+            at_the_top = False
+        elif at_the_top:
+            fit = fit._replace(too_costly=problem.held_back(best.alpha))
+        if at_the_top and expect.learn_alpha and not fit.too_costly:
             fit, moved = _to_the_bound(expect, fit)
             if moved:  # the rest follows
                 u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
         return Fit(history.model, expect(history.model), False)
     if len(history) < last and not fit.too_costly:
-        polished = step(fit.model, fit.expectation)
-        after = expect(polished)
-        if after.log_likelihood >= fit.expectation.log_likelihood:
-            fit = Fit(polished, after, False)
+        fit = _polished(expect, fit, step)
         history.add(fit.model, fit.expectation.log_likelihood)
     return fit._replace(converged=at_the_top and not (history.stopped or fit.too_costly))
+
+
+def _polished(expect: ExactExpectation, fit: Fit, step: Step) -> Fit:
+    """The fit after one step more of EM, which cannot lose but for rounding."""
+    model = step(fit.model, fit.expectation)
+    try:
+        after = expect(model)
+    except TooCostlyError:
+        return fit
+    gained = after.log_likelihood >= fit.expectation.log_likelihood
+    return Fit(model, after, False) if gained else fit
 
 
 def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
@@ -110,16 +120,42 @@ class _Problem:
         self._alpha, self._beta = model.alpha, model.beta
         self._seen = np.flatnonzero(expect.mean_counts > 0)
         self._shape = self._seen.size, model.n_components
-        n_shares, K = self._seen.size * model.n_components, model.n_components
+        K = model.n_components
         self._n_alpha = {None: 0, "shared": 1, "component": K}[expect.learn_alpha]
-        limits = float(np.log(SMALLEST)), float(np.log(LARGEST))
-        self.bounds = [(0.0, None)] * n_shares + [limits] * self._n_alpha
         self._at: tuple[GaP, float] = model, np.nan
-        self.too_costly = ""
+        self._largest = np.full(model.n_components, LARGEST)
+        self._refused: tuple[Array, str] | None = None
+        self._reason, self._n_refused = "", 0
+
+    @property
+    def bounds(self) -> list[tuple[float, float | None]]:
+        """Of the variables."""
+        n_shares = self._shape[0] * self._shape[1]
+        tops = np.log(self._largest)[: self._n_alpha]
+        if self._n_alpha == 1:
+            tops = np.log(self._largest.min(keepdims=True))
+        lowest = float(np.log(SMALLEST))
+        return [(0.0, None)] * n_shares + [(lowest, float(top)) for top in tops]
+
+    def keep_away(self, alpha: Array) -> bool:
+        """Bound α half-way to what the last run found too costly; whether there was any."""
+        if self._refused is None or self._n_refused >= 20:
+            return False
+        refused, self._reason = self._refused
+        beyond = refused > alpha * (1.0 + 1e-6)
+        between = np.sqrt(alpha * refused)
+        self._largest = np.where(beyond, np.minimum(self._largest, between), self._largest)
+        self._n_refused += 1
+        return bool(beyond.any())
+
+    def held_back(self, alpha: Array) -> str:
+        """What would have been too costly, if it is that which keeps α from growing."""
+        held = (self._largest < LARGEST) & (alpha > 0.999 * self._largest)
+        return self._reason if held.any() or self._refused is not None else ""
 
     def climb(self, x: Array, max_iter: int) -> OptimizeResult:
         """A run of the optimiser from x."""
-        self.too_costly = ""
+        self._refused = None
         return minimize(
             self.cost,
             x,
@@ -172,7 +208,7 @@ class _Problem:
         try:
             at = self._expect(model)
         except TooCostlyError as error:
-            self.too_costly = str(error)
+            self._refused = alpha, str(error)
             return np.inf, np.zeros(x.size)
         self._at = model, at.log_likelihood
         mean = self._expect.mean_counts[self._seen]

@@ -160,10 +160,9 @@ class Saem:
     s̄ ← s̄ + γ (s − s̄). γ = 1, so there is no memory, and an iteration has one sweep, until the
     gain of a window is little or cannot be told from nothing. From there γ = j^-0.75 in the j-th
     iteration of a window, and when its gain cannot be told from nothing the sweeps of an
-    iteration are doubled. The sum of all γ diverges while that of γ² over the sweeps, which is
-    what noise adds, does not: the conditions under which SAEM converges. What a window may gain
-    is counted by the sum of its γ, the number of full steps it is worth: small steps gain little
-    anywhere.
+    iteration are doubled: where γ went on falling instead, as in the textbook, steps would become
+    small before the maximum is near. What a window may gain is counted by the sum of its γ, the
+    number of full steps it is worth: small steps gain little anywhere.
     """
 
     n_iter = 20

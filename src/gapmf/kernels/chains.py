@@ -91,12 +91,13 @@ def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start
     put(top, 0, P, -math.inf)
     put(result, 0, P, 0.0)
     add_density(log_point, K, at, top, result)
-    word, _ = pair(0, tick(stream, at.clock))
-    turn = np.int64(uniform(word) * n_sweeps)
+    turns = tick(stream, at.clock)
     for t in range(n_sweeps - 1):
-        if t == turn:
-            for o in range(K * P):
-                at.shape[o] = start[o]
+        for i in range(P):
+            word, _ = pair(i, turns)
+            if t == np.int64(uniform(word) * n_sweeps):  # the way back begins
+                for k in range(K):
+                    at.shape[k * P + i] = start[k * P + i]
         move(stream, J, K, at)
         add_density(log_point, K, at, top, result)
     for i in range(P):

@@ -103,15 +103,16 @@ def draw_point(shape, K, stream, clock, g):
 
 
 @kernel()
-def allocate(placed, p, K4, K, g, stream, clock, c):
+def allocate(placed, p, K4, K, g, stream, clock, rest, c):
     """c_j ~ Mult(placed_j, p_j ∘ g / Σ), by conditional binomials or token by token."""
     address, single = tick(stream, clock), tick(stream, clock)
     index, t = U(0), 0
     for j in range(placed.size):
         total = 0.0
-        for k in range(K):
+        for k in range(K - 1, -1, -1):
             c[j, k] = 0
             total += p[j * K4 + k] * g[k]
+            rest[k] = total
         left = placed[j]
         if left <= FEW:
             for _ in range(left):
@@ -122,12 +123,9 @@ def allocate(placed, p, K4, K, g, stream, clock, c):
         for k in range(K):
             rate = p[j * K4 + k] * g[k]
             if rate > 0.0 and left > 0:
-                x, index = binomial(left, min(1.0, rate / total), index, address)
+                x, index = binomial(left, rate / rest[k], index, address)
                 c[j, k] = x
                 left -= x
-            total -= rate
-        if left > 0:  # rounding has left nothing to the last
-            c[j, fall(math.inf, j, p, K4, K, g)] += left
 
 
 @kernel()
@@ -156,7 +154,7 @@ def make_path(alpha, shape, K, stream, at, path):
         current[k] = shape[k]
     for r in range(placed.shape[0] - 2, -1, -1):
         draw_point(current, K, stream, at.clock, g)
-        allocate(placed[r + 1], at.p, K4, K, g, stream, at.clock, c)
+        allocate(placed[r + 1], at.p, K4, K, g, stream, at.clock, at.rest, c)
         address = tick(stream, at.clock)
         t = 0
         for j in range(J - 1, -1, -1):
@@ -185,14 +183,21 @@ def choose_parents(total, stream, at):
     """Every particle but the first has a parent by chance, in proportion to the weights."""
     P = at.weight.size
     address = tick(stream, at.clock)
+    reached = 0.0
+    for i in range(P):
+        reached += at.weight[i]
+        at.cum[i] = reached
     for i in range(1, P):
         word, _ = pair(i, address)
         level = uniform(word) * total
-        parent = 0
-        while parent < P - 1 and level >= at.weight[parent]:
-            level -= at.weight[parent]
-            parent += 1
-        at.parent[i] = parent
+        low, high = 0, P - 1
+        while low < high:
+            middle = (low + high) // 2
+            if level < at.cum[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        at.parent[i] = low
     at.parent[0] = 0
 
 

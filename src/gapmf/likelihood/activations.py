@@ -19,7 +19,7 @@ from gapmf.likelihood.cost import predict
 from gapmf.likelihood.importance import log_gamma
 from gapmf.likelihood.plan import by_columns, refuse_impossible
 from gapmf.likelihood.posterior import posterior_moments
-from gapmf.likelihood.sample import N_CHAINS, draw_shapes, take_sample
+from gapmf.likelihood.sample import N_CHAINS, N_PASSES, draw_passes, take_sample
 from gapmf.likelihood.streams import ACTIVATIONS, stream_names
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
@@ -30,10 +30,11 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 N_SWEEPS = 16  # of every chain
+LARGEST_RELIABLE = 0.02
 CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS)  # more where their means disagree
 N_DRAWS = N_SWEEPS * N_CHAINS
 LARGEST_ERROR = 0.004  # of the means of a sample together, as a part
-AT_ONCE = 5000  # samples whose moments are held at once: they need K² numbers each
+MOST_MOMENTS = 1 << 22  # second moments that are held at once, K² a sample
 EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
 
 
@@ -50,8 +51,13 @@ class Posterior:
     draws : array, (S, N, K), or None
         Posterior draws, if they were asked for.
     exact : bool array, (N,)
-        Where `mean` and `std` are exact; elsewhere they come from 1024 draws or more, until
-        the error of the means is below 0.4 %. Quantiles always come from draws.
+        Where `mean` and `std` are exact. Elsewhere they come from chains, sixteen times as many
+        where these disagree by more than 0.4 %. Quantiles always come from draws.
+    error : array, (N,)
+        The standard error of a sample's means, all together, as a part of them; 0 when exact.
+    reliable : bool array, (N,)
+        False where the error is above 2 %, or where a component with a very small α may have
+        been missed by all chains.
     """
 
     mean: Array
@@ -59,6 +65,8 @@ class Posterior:
     quantiles: Array
     draws: Array | None
     exact: NDArray[np.bool_]
+    error: Array
+    reliable: NDArray[np.bool_]
 
     def __repr__(self) -> str:
         N, K = self.mean.shape
@@ -104,30 +112,34 @@ def posterior_activations(
     if n_draws > N_DRAWS:
         raise InvalidInputError(f"n_draws is {n_draws}, but at most {N_DRAWS} can be had")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
+    refuse_impossible(counts, model.W)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
-    refuse_impossible(rows, model.W)
     N, K = rows.shape[0], model.n_components
     exact = _is_cheap(rows, model)
     mean, variance = np.empty((2, N, K))
     cheap = np.flatnonzero(exact)
-    for some in np.split(cheap, np.arange(AT_ONCE, cheap.size, AT_ONCE)):
+    at_once = max(MOST_MOMENTS // K**2, 1)
+    for some in np.split(cheap, np.arange(at_once, cheap.size, at_once)):
         if some.size:
             moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
             mean[some], variance[some] = moments.h, moments.h_variance
     drawn = np.arange(N) if levels.size or n_draws else np.flatnonzero(~exact)
-    found = np.empty((levels.size, N, K))
+    quantile_values = np.empty((levels.size, N, K))
     draws = np.empty((n_draws, N, K)) if n_draws else None
     rate = model.column_norms + model.beta
 
+    error, reliable = np.zeros(N), np.ones(N, dtype=bool)
+
     def work(n: int) -> None:
-        shapes, rng = _shapes(rows, n, model, seed)
+        shapes, found_error, sure, rng = _shapes(rows, n, model, seed)
         if not exact[n]:
+            error[n], reliable[n] = found_error, sure
             mean[n] = shapes.mean(axis=0) / rate
             variance[n] = (shapes.mean(axis=0) + shapes.var(axis=0)) / rate**2
         if levels.size or draws is not None:
             h = np.exp(log_gamma(shapes, rng)) / rate
-            found[:, n] = np.quantile(h, levels, axis=0)
+            quantile_values[:, n] = np.quantile(h, levels, axis=0)
             if draws is not None:
                 draws[:, n] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
 
@@ -135,9 +147,11 @@ def posterior_activations(
     return Posterior(
         mean=mean[inverse],
         std=np.sqrt(variance[inverse]),
-        quantiles=found[:, inverse],
+        quantiles=quantile_values[:, inverse],
         draws=None if draws is None else draws[:, inverse],
         exact=exact[inverse],
+        error=error[inverse],
+        reliable=reliable[inverse],
     )
 
 
@@ -160,31 +174,43 @@ def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
 
 def _shapes(
     rows: sp.csr_array, n: int, model: GaP, seed: np.uint64
-) -> tuple[Array, np.random.Generator]:
-    """Draws of α + L for one sample, (S, K), and the stream for what is drawn from them."""
-    names = stream_names(rows, n, ACTIVATIONS, 2)
-    key = np.array([int(seed), names[1]], dtype=np.uint64)
-    rng = np.random.Generator(np.random.Philox(key=key))
+) -> tuple[Array, float, bool, np.random.Generator]:
+    """Draws of α + L for one sample, (S, K), the error of their means, and whether to trust it.
+
+    And the stream for what is drawn from them.
+    """
+    *names, own = stream_names(rows, n, ACTIVATIONS, N_PASSES + 1)
+    rng = np.random.Generator(np.random.Philox(key=np.array([int(seed), own], dtype=np.uint64)))
     shapes = np.tile(model.alpha, (N_DRAWS, 1))
     if rows.indptr[n + 1] == rows.indptr[n]:
-        return shapes, rng
+        return shapes, 0.0, True, rng
     sample = take_sample(rows, n, model)
     columns = sample.columns
     if columns.size == 1:  # all tokens are its own
         shapes[:, columns] += sample.counts.sum()
-        return shapes, rng
+        return shapes, 0.0, True, rng
     rate = (model.column_norms + model.beta)[columns]
     for n_chains in CHAINS:  # not longer ones, which would stay in the mode where they began
-        drawn = draw_shapes(sample, seed, names[0], N_SWEEPS, n_chains)
-        if _error(drawn / rate, n_chains) <= LARGEST_ERROR:
+        drawn = draw_passes(sample, seed, names, N_SWEEPS, n_chains)
+        error, missed = _error(drawn / rate), sample.may_miss_a_mode(n_chains)
+        if error <= LARGEST_ERROR and not missed:
             break
+    drawn = drawn.reshape(-1, columns.size)
     shapes = np.tile(model.alpha, (len(drawn), 1))
     shapes[:, columns] = drawn
-    return shapes, rng
+    return shapes, error, error <= LARGEST_RELIABLE and not missed, rng
 
 
-def _error(draws: Array, n_chains: int) -> float:
-    """The standard error of the means, all together and as a part of them, from the chains'."""
-    chains = draws.reshape(-1, n_chains, draws.shape[1]).mean(axis=0)
-    variance = chains.var(axis=0, ddof=1).sum() / n_chains
-    return float(np.sqrt(variance) / np.linalg.norm(chains.mean(axis=0)))
+def _error(draws: Array) -> float:
+    """The standard error of the means, all together and as a part of them.
+
+    From chains, and from the passes that they start from: the larger of the two.
+    """
+    chains = draws.mean(axis=1)
+    passes = chains.mean(axis=1)
+    n_passes, each = chains.shape[:2]
+    flat = chains.reshape(n_passes * each, -1)
+    variance = max(
+        flat.var(axis=0, ddof=1).sum() / len(flat), passes.var(axis=0, ddof=1).sum() / n_passes
+    )
+    return float(np.sqrt(variance) / np.linalg.norm(passes.mean(axis=0)))

@@ -15,14 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
+from threadpoolctl import threadpool_limits
 
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
 from gapmf.likelihood.sample import (
     N_CHAINS,
+    N_PASSES,
     Sample,
-    draw_shapes,
+    draw_passes,
     pilot_cost,
     pilot_shapes,
     sweep_cost,
@@ -35,7 +37,7 @@ from gapmf.parallel import for_each
 Array = NDArray[np.float64]
 
 N_PASSING = 64  # chains through g*
-N_SWEEPS = 64  # of each chain
+N_SWEEPS = 64  # of each of these
 N_PILOT = 4  # sweeps of the chains that g* comes from
 N_FREE = 16  # sweeps of the chains that run by themselves
 
@@ -59,7 +61,7 @@ def log_factors(
     def work(n: int) -> None:
         sample = take_sample(rows, n, model)
         point = fixed_point(pilot_shapes(rows, n, sample, seed, N_PILOT))
-        passing, free = stream_names(rows, n, CHIB, 2)
+        passing, *free = stream_names(rows, n, CHIB, 1 + N_PASSES)
         joint = float(sample.log_density(point[None])[0])
         below = log_mean(joint - log_densities(sample, point, seed, passing, n_chains))
         above = from_above(sample, point, joint, seed, free)
@@ -69,15 +71,17 @@ def log_factors(
         result.values[n] = below.value + sample.constant
         result.std_errors[n], result.ess[n] = error, below.ess
         result.corrections[n] = below.correction
-        result.reliable[n] = below.reliable and error <= LARGEST_STD_ERROR
+        fine = below.reliable and error <= LARGEST_STD_ERROR
+        result.reliable[n] = fine and not sample.may_miss_a_mode(N_CHAINS)
 
-    for_each(work, range(N), n_jobs)
+    with threadpool_limits(1, "blas"):  # the threads are ours
+        for_each(work, range(N), n_jobs)
     return result
 
 
 def fixed_point(shapes: Array) -> Array:
     """log g* from draws of α + L: the posterior mean of g."""
-    return np.asarray(np.log(shapes.mean(axis=0)))
+    return np.asarray(np.log(shapes.reshape(-1, shapes.shape[-1]).mean(axis=0)))
 
 
 def log_densities(sample: Sample, point: Array, key: np.uint64, name: int, n_chains: int) -> Array:
@@ -91,10 +95,11 @@ def log_densities(sample: Sample, point: Array, key: np.uint64, name: int, n_cha
     return np.asarray(result - np.exp(point).sum())
 
 
-def from_above(sample: Sample, point: Array, joint: float, key: np.uint64, name: int) -> Mean:
+def from_above(
+    sample: Sample, point: Array, joint: float, key: np.uint64, names: list[int]
+) -> Mean:
     """Chib's own estimate: the density is the mean over chains that run by themselves."""
-    shapes = draw_shapes(sample, key, name, N_FREE)
-    density = shapes @ point - np.exp(point).sum() - gammaln(shapes).sum(axis=1)
-    chain = logsumexp(density.reshape(-1, N_CHAINS), axis=0) - math.log(N_FREE)
-    mean = log_mean(chain)
+    shapes = draw_passes(sample, key, names, N_FREE)
+    density = shapes @ point - np.exp(point).sum() - gammaln(shapes).sum(axis=-1)
+    mean = log_mean(logsumexp(density, axis=1).ravel() - math.log(N_FREE))
     return mean._replace(value=joint - mean.value)

@@ -17,6 +17,8 @@ LARGEST_STD_ERROR = 0.5
 # Pareto smoothed importance sampling).
 HEAVIEST_TAIL = 0.5
 
+FEWEST_BIRTHS = 10.0
+
 ROUNDING = 1e-14  # of a logarithm, as a part: all that is left where the weights are equal
 
 
@@ -53,6 +55,17 @@ def leaves_a_choice(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
     return np.asarray(
         np.logical_or.reduceat(several, starts) & np.logical_or.reduceat(unequal, starts)
     )
+
+
+def births_are_rare(alpha: Array, total: Array, n_particles: int) -> NDArray[np.bool_]:
+    """Whether so few of the particles give a component with this α a token, if any does.
+
+    The i-th token begins an empty component with a probability of about α/(A + i): over a sample
+    of so many tokens α (1 + log total) times or so. Where that, times the particles, is a
+    handful, a mode with such a component may have been missed by all of them.
+    """
+    births = n_particles * alpha * (1.0 + np.log(np.maximum(total, 1.0)))
+    return np.asarray(births < FEWEST_BIRTHS)
 
 
 class Mean(NamedTuple):
@@ -96,7 +109,7 @@ def tail_shape(weights: Array) -> float:
     """
     S = weights.size
     n = int(min(0.2 * S, 3.0 * np.sqrt(S)))
-    if n < 5:
+    if n < 20:
         return 0.0  # too few to tell
     ordered = np.sort(weights)[-n - 1 :]
     x = ordered[1:] - ordered[0]

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.errors import InvalidInputError
 from gapmf.likelihood import chib, importance, reverse, smc
 from gapmf.likelihood.estimates import Estimates
 from gapmf.model import GaP
@@ -36,7 +37,14 @@ def _points(n: int | None, n_components: int) -> int:
 
 
 def _chains(n: int | None, n_components: int) -> int:
-    return -(-check_whole(chib.N_PASSING if n is None else n, "n_particles", 32) // 4) * 4
+    n = check_whole(chib.N_PASSING if n is None else n, "n_particles", 32)
+    most = smc.most_side_by_side(n_components)
+    if n > most:
+        raise InvalidInputError(
+            f"n_particles is {n}, but with {n_components} components at most {most} chains can "
+            "be told apart"
+        )
+    return -(-n // 4) * 4
 
 
 ESTIMATORS: dict[str, Estimator] = {

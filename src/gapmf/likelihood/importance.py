@@ -3,8 +3,8 @@
 Three parts, each good where the others fail. Gammas at draws of L: right in the shape of the
 tails, and as wide as g given L; they miss what is between the draws when there are many
 components. A Student-t at the mode, with the curvature there: right in the correlations. And wide
-Gammas with the posterior's means, so that nothing is missed altogether. Every point is weighted
-by the density of the whole mixture.
+Gammas in which every component has its fair share at least, so that nothing is missed altogether.
+Every point is weighted by the density of the whole mixture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from scipy.special import gammaln, logsumexp
 from threadpoolctl import threadpool_limits
 
 from gapmf.likelihood.estimates import Estimates, log_mean
-from gapmf.likelihood.sample import N_CHAINS, Sample, pilot_cost, pilot_shapes, take_sample
+from gapmf.likelihood.sample import (
+    LARGEST_LOG,
+    N_CHAINS,
+    Sample,
+    pilot_cost,
+    pilot_shapes,
+    take_sample,
+)
 from gapmf.likelihood.streams import IMPORTANCE, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -43,7 +50,8 @@ def log_factors(
 
     def work(n: int) -> None:
         sample = take_sample(rows, n, model)
-        shapes = pilot_shapes(rows, n, sample, seed, N_GAMMAS // N_CHAINS)
+        pilot = pilot_shapes(rows, n, sample, seed, N_GAMMAS // N_CHAINS)
+        shapes = pilot.reshape(-1, sample.alpha.size)
         key = np.array([int(seed), *stream_names(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
@@ -51,6 +59,7 @@ def log_factors(
         for array, value in zip(result, found, strict=True):
             array[n] = value
         result.values[n] += sample.constant
+        result.reliable[n] &= not sample.may_miss_a_mode(N_CHAINS)
 
     with threadpool_limits(1, "blas"):  # the threads are ours
         for_each(work, range(N), n_jobs)
@@ -70,8 +79,11 @@ def weigh(
     """Log-weights of points from the mixture, part by part, and the parts' sizes."""
     mode, factor = find_mode(sample, np.log(shapes.mean(axis=0)))
     K = mode.size
-    wide = sample.alpha + WIDE * (shapes.mean(axis=0) - sample.alpha)
-    stretch = np.log(shapes.mean(axis=0) / wide)
+    # Every component gets what it could at least have, whatever the draws of L have met.
+    fair = sample.counts @ (sample.p / sample.p.sum(axis=1, keepdims=True))
+    counts = np.maximum(shapes.mean(axis=0) - sample.alpha, fair)
+    wide = sample.alpha + WIDE * counts
+    stretch = np.log((sample.alpha + counts) / wide)
     each = max(int(PARTS[1] * n_points) // len(shapes), 1)
     sizes = int(PARTS[0] * n_points), each * len(shapes), max(int(PARTS[2] * n_points), 2)
     z = rng.standard_normal((sizes[0], K))
@@ -101,13 +113,14 @@ def find_mode(sample: Sample, x: Array) -> tuple[Array, Array]:
     is at the mode; it is positive definite everywhere, so every step goes up.
     """
     counts, alpha = sample.counts.astype(float), sample.alpha
+    least = np.diag(np.maximum(alpha, 1e-4))  # so that it can be inverted
     value = sample.log_density(x[None])[0]
     for _ in range(100):
         g = np.exp(x)
         r = sample.p * g
         r /= r.sum(axis=1, keepdims=True)
         slope = alpha + counts @ r - g
-        curvature = np.diag(alpha) + (r * counts[:, None]).T @ r
+        curvature = least + (r * counts[:, None]).T @ r
         step = cho_solve(cho_factor(curvature), slope)
         gain = float(slope @ step)
         if gain < 1e-8:
@@ -130,7 +143,8 @@ def log_gamma(shapes: Array, rng: np.random.Generator) -> Array:
 def _log_gammas(x: Array, shapes: Array) -> Array:
     """log-density of x = log g at points (S, K), for each row of shapes (M, K): (S, M)."""
     constant = gammaln(shapes).sum(axis=1)
-    return np.asarray(x @ shapes.T - np.exp(x).sum(axis=1)[:, None] - constant)
+    g = np.exp(np.minimum(x, LARGEST_LOG))
+    return np.asarray(x @ shapes.T - g.sum(axis=1)[:, None] - constant)
 
 
 def _log_student(x: Array, mode: Array, factor: Array) -> Array:

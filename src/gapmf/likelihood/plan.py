@@ -152,8 +152,9 @@ def refuse_impossible(rows: sp.csr_array, W: Array) -> None:
     empty = np.all(W == 0, axis=1)
     bad = np.asarray(empty)[rows.indices]
     if bad.any():
-        f = int(rows.indices[bad.argmax()])
+        place = int(bad.argmax())
+        f, n = int(rows.indices[place]), int(np.searchsorted(rows.indptr, place, "right")) - 1
         raise InvalidInputError(
-            f"feature {f} has counts, but row {f} of W is all zero: the sample is impossible "
-            "under the model and has no posterior"
+            f"feature {f} has counts in row {n}, but row {f} of W is all zero: the sample is "
+            "impossible under the model and has no posterior"
         )

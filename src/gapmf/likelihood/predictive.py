@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gapmf.counts import check_counts
+from gapmf.distributions import log_one_plus
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.kernels.totals import log_law
 from gapmf.likelihood.activations import posterior_activations
 from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.plan import refuse_impossible
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP, check_model
 from gapmf.rows import sum_entries
@@ -99,8 +101,10 @@ def log_totals(counts: sp.csr_array, model: GaP) -> Array:
             f"{MOST_COUNTS} takes too long"
         )
     law, c, p = np.empty((3, most + 1))
-    norms = model.column_norms
-    log_law(model.alpha, norms / (norms + model.beta), c, p, law)
+    log_rest = -log_one_plus(model.column_norms, model.beta)
+    with np.errstate(divide="ignore"):  # an empty component
+        log_q = np.log(model.column_norms) - np.log(model.beta) + log_rest
+    log_law(model.alpha, log_q, log_rest, c, p, law)
     return np.asarray(law[total])
 
 
@@ -167,6 +171,7 @@ def document_completion(
     seen = check_number(seen, "seen", above=0.0)
     if seen >= 1.0:
         raise InvalidInputError(f"seen must lie between 0 and 1, but is {seen}")
+    refuse_impossible(counts, model.W)
     rng = check_random_state(random_state)
     shown, rest = split_tokens(counts, seen, rng)
     n_tokens = _check_tokens(rest)
@@ -194,11 +199,13 @@ def split_tokens(
 
 def _log_rates(rest: sp.csr_array, h: Array, model: GaP) -> float:
     """Σ v_fn log([W h_n]_f / Σ_f' [W h_n]_f'), over what was held out."""
-    sample = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
-    rates = np.einsum("ik,ik->i", model.W[rest.indices], h[sample])
-    with np.errstate(divide="ignore"):
-        logs = np.log(rates) - np.log(h @ model.column_norms)[sample]
-    return float(rest.data @ logs)
+    totals = np.log(h @ model.column_norms)
+    value = 0.0
+    for n in range(rest.shape[0]):
+        some = slice(rest.indptr[n], rest.indptr[n + 1])
+        rates = model.W[rest.indices[some]] @ h[n]
+        value += float(rest.data[some] @ (np.log(rates) - totals[n]))
+    return value
 
 
 def _log_ratio(

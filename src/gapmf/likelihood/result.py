@@ -23,12 +23,12 @@ class LogLikelihood:
     per_sample, std_errors : float arrays, (N,)
     ess : float array, (N,)
         Effective number of independent draws behind each value; inf when exact. With n
-        particles and a standard error s it is 1 / (1/n + s²).
+        particles, points or chains and a relative variance s² of their mean, 1 / (1/n + s²).
     reliable : bool array, (N,)
         False where the error bar itself is not to be trusted; exact values always are.
     corrections : float array, (N,)
         What was added to each value because the logarithm of an unbiased estimate is too small
-        on average, by half its relative variance; 0 when exact.
+        on average, by half its relative variance; negative for "reverse", 0 when exact.
     methods : array of str, (N,)
         The method used for each sample.
     method : str

@@ -2,7 +2,8 @@
 
 Each run gives an estimate of 1/p(v) that is unbiased if the draw it is made around is one from the
 posterior: here the ends of Gibbs chains, which are so to a good approximation. Where it agrees with
-"smc", which errs to the other side, both are right.
+"smc", which errs to the other side, both are right. (Both are corrected for what is known of these
+errors; `values − corrections` are the bounds themselves, on average.)
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.errors import InvalidInputError
 from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
+from gapmf.likelihood.cost import MAX_MEMORY
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, leaves_a_choice, log_mean
-from gapmf.likelihood.sample import pilot_cost, pilot_shapes, sweep_cost, take_sample
+from gapmf.likelihood.sample import (
+    N_CHAINS,
+    N_PASSES,
+    pilot_cost,
+    pilot_shapes,
+    sweep_cost,
+    take_sample,
+)
+from gapmf.likelihood.smc import most_side_by_side
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
+from gapmf.rows import sum_entries
 from gapmf.validation import check_whole
 
 Array = NDArray[np.float64]
@@ -32,13 +44,23 @@ N_PILOT = 8  # sweeps after the burn-in, after which chains end at posterior dra
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles of a run: a multiple of four, of all runs together at least n_particles."""
     n = check_whole(N_PARTICLES if n_particles is None else n_particles, "n_particles", 4 * N_RUNS)
-    return -(-n // (4 * N_RUNS)) * 4
+    each = -(-n // (4 * N_RUNS)) * 4
+    most = most_side_by_side(n_components)
+    if each > most:
+        raise InvalidInputError(
+            f"n_particles is {n}, but with {n_components} components at most "
+            f"{most * N_RUNS} particles can be told apart"
+        )
+    return each
 
 
 def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
-    """Operations for each sample, about a nanosecond each."""
+    """Operations for each sample, about a nanosecond each; inf where its tokens fill 2 GiB."""
     moves = sweep_cost(rows, K) * per_run * N_RUNS / GROWTH
-    return moves + pilot_cost(rows, K, N_PILOT)
+    tokens = sum_entries(rows.indptr, rows.data.astype(float))  # which come one by one
+    singly = tokens * (0.5 * K + 3.0) * (per_run + K) * N_RUNS
+    cost = moves + singly + pilot_cost(rows, K, N_PILOT)
+    return np.where(8.0 * tokens > MAX_MEMORY, np.inf, cost)
 
 
 def log_factors(
@@ -54,7 +76,8 @@ def log_factors(
     def work(n: int) -> None:
         sample = take_sample(rows, n, model)
         J, K = sample.p.shape
-        ends = pilot_shapes(rows, n, sample, seed, N_PILOT)[-N_RUNS:]
+        pilot = pilot_shapes(rows, n, sample, seed, N_PILOT)
+        ends = pilot[:, -1, : N_RUNS // N_PASSES].reshape(N_RUNS, K)
         names = stream_names(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)
@@ -77,7 +100,8 @@ def log_factors(
         least = 1.0 / (per_run * N_RUNS) if chance else 0.0
         result.std_errors[n], result.ess[n] = max(spread, least), inverse.ess
         result.corrections[n] = -inverse.correction
-        result.reliable[n] = inverse.reliable and spread <= LARGEST_STD_ERROR
+        fine = inverse.reliable and spread <= LARGEST_STD_ERROR
+        result.reliable[n] = fine and not sample.may_miss_a_mode(N_CHAINS)
 
     for_each(work, range(N), n_jobs)
     return result

@@ -18,6 +18,7 @@ from gapmf.kernels import chains
 from gapmf.kernels.moves import HEAVY
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood import smc
+from gapmf.likelihood.estimates import births_are_rare, leaves_a_choice
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.streams import CHAINS, stream_names
 from gapmf.model import GaP
@@ -28,6 +29,8 @@ Index = NDArray[np.int64]
 
 N_CHAINS = 64  # side by side: fewer take nearly as long
 N_BURN_IN = 8
+N_PASSES = 4  # over the tokens, from which the chains start
+LARGEST_LOG = 600.0  # of g: nothing is there
 
 
 class Sample(NamedTuple):
@@ -46,10 +49,17 @@ class Sample(NamedTuple):
 
     def log_density(self, x: Array) -> Array:
         """log p(v, x) of points x (S, K), but for `constant`: prior and likelihood of log g."""
-        g = np.exp(x)
+        g = np.exp(np.minimum(x, LARGEST_LOG))
         value = x @ self.alpha - g.sum(axis=1) - gammaln(self.alpha).sum()
         with np.errstate(divide="ignore"):  # a point from which v cannot come has density 0
-            return np.asarray(value + np.log(g @ self.p.T) @ self.counts)
+            value = value + np.log(g @ self.p.T) @ self.counts
+        return np.where(x.max(axis=1) < LARGEST_LOG, value, -np.inf)
+
+    def may_miss_a_mode(self, n_particles: int) -> bool:
+        """Whether so many particles or chains may all have missed what a small α hides."""
+        choice = leaves_a_choice(self.p, np.zeros(1, dtype=np.int64))[0]
+        total = np.asarray(float(self.counts.sum()))
+        return bool(choice & births_are_rare(self.alpha.min(), total, n_particles))
 
 
 def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
@@ -63,9 +73,7 @@ def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
     return Sample(counts, p, model.alpha[columns], columns, constant)
 
 
-def draw_shapes(
-    sample: Sample, key: np.uint64, name: int, n_draws: int, n_chains: int = N_CHAINS
-) -> Array:
+def draw_shapes(sample: Sample, key: np.uint64, name: int, n_draws: int, n_chains: int) -> Array:
     """α + L of draws given v, (n_draws × n_chains, K): g_k given L is Gamma(α_k + L_k, 1)."""
     J, K = sample.p.shape
     at = make_particles(n_chains, K, J)
@@ -89,7 +97,19 @@ def pilot_cost(rows: sp.csr_array, K: int, n_draws: int) -> Array:
     return each + sweep_cost(rows, K) * N_CHAINS * (N_BURN_IN + n_draws)
 
 
+def draw_passes(
+    sample: Sample, key: np.uint64, names: list[int], n_draws: int, n_chains: int = N_CHAINS
+) -> Array:
+    """The same from independent passes, one a name: (passes, n_draws, chains of each, K).
+
+    Chains that start from one pass have ancestors in common.
+    """
+    each = n_chains // len(names)
+    K = sample.alpha.size
+    drawn = [draw_shapes(sample, key, name, n_draws, each) for name in names]
+    return np.stack(drawn).reshape(len(names), n_draws, each, K)
+
+
 def pilot_shapes(rows: sp.csr_array, n: int, sample: Sample, key: np.uint64, n_draws: int) -> Array:
-    """Draws for the design of an estimator, from a stream of their own."""
-    (name,) = stream_names(rows, n, CHAINS, 1)
-    return draw_shapes(sample, key, name, n_draws)
+    """Draws for the design of an estimator, from streams of their own: see `draw_passes`."""
+    return draw_passes(sample, key, stream_names(rows, n, CHAINS, N_PASSES), n_draws)

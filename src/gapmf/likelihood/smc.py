@@ -15,8 +15,15 @@ from scipy.special import gammaln
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import smc
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, ROUNDING, Estimates, leaves_a_choice
+from gapmf.likelihood.estimates import (
+    LARGEST_STD_ERROR,
+    ROUNDING,
+    Estimates,
+    births_are_rare,
+    leaves_a_choice,
+)
 from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.plan import columns_met
 from gapmf.likelihood.streams import stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -41,10 +48,11 @@ _WITHIN_FACTOR = 1.5
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles an island: a multiple of four, of all islands together at least n_particles."""
     if n_particles is None:
-        n_particles = max(N_PARTICLES, N_PARTICLES * n_components // 20)
+        usual = max(N_PARTICLES, N_PARTICLES * n_components // 20)
+        n_particles = min(usual, N_ISLANDS * most_side_by_side(n_components))
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
-    most = _most(n_components)
+    most = most_side_by_side(n_components)
     if each > most:
         raise InvalidInputError(
             f"n_particles is {n}, but with {n_components} components at most "
@@ -53,9 +61,9 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
     return each
 
 
-def _most(n_components: int) -> int:
-    """Particles of an island that the counters of the random numbers can tell apart."""
-    return (1 << 20) // max(n_components, 1) // 4 * 4
+def most_side_by_side(n_components: int) -> int:
+    """Particles of a run that the counters of the random numbers can tell apart."""
+    return max((1 << 20) // max(n_components, 1) // 4 * 4, 4)
 
 
 def log_factors(
@@ -67,11 +75,13 @@ def log_factors(
     Samples whose islands do not agree are estimated anew, with more particles.
     """
     result = _estimate(rows, model, seed, per_island, n_jobs)
+    used = per_island
     for factor in ESCALATION:
         poor = np.flatnonzero(~result.reliable)
-        more = min(factor * per_island, _most(model.n_components))
-        if not poor.size or more <= per_island:
+        more = min(factor * per_island, most_side_by_side(model.n_components))
+        if not poor.size or more <= used:
             break
+        used = more
         again = _estimate(rows[poor], model, seed, more, n_jobs)
         result.put(poor, again)
     return result
@@ -111,15 +121,20 @@ def _estimate(
     for_each(work, tasks, n_jobs)
     found = combine(log_values, variances, N_ISLANDS * per_island)
     # A choice that no particle made may still be as probable as one in so many.
-    least = np.where(chance, 1.0 / (N_ISLANDS * per_island), 0.0)
-    return found._replace(std_errors=np.maximum(found.std_errors, least))
+    P = N_ISLANDS * per_island
+    least = np.where(chance, 1.0 / P, 0.0)
+    alpha = np.where(columns_met(rows, model.W > 0), model.alpha, np.inf).min(axis=1)
+    rare = chance & births_are_rare(alpha, sum_entries(rows.indptr, rows.data), P)
+    return found._replace(
+        std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~rare
+    )
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
     """One estimate from those of the islands (R, N), and what they say about its error.
 
     The relative variance is the islands', and that of their weights within (R, N), weighted as
-    if the latter came from `_WITHIN_COUNTS` islands more: eight alone would at times lie close
+    if the latter came from `_WITHIN_COUNTS` islands more: a few alone would at times lie close
     together by chance.
     """
     R = log_values.shape[0]

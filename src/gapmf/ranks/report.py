@@ -278,4 +278,6 @@ def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, flo
 def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:
     """What each smaller model loses, and the standard error of that."""
     loss = np.array([full.total - other.total for other in less])
-    return loss, np.array([math.hypot(full.std_error, other.std_error) for other in less])
+    # By what all samples may err together, both models err alike.
+    errors = [math.sqrt(float((ll.std_errors**2).sum())) for ll in (full, *less)]
+    return loss, np.array([math.hypot(errors[0], error) for error in errors[1:]])
