@@ -15,6 +15,7 @@ from gapmf.em.maximum import WARM_UP, fit_maximum
 from gapmf.em.moves import improve
 from gapmf.em.record import History
 from gapmf.em.sizes import plan_sizes
+from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 from gapmf.settings import Settings
 
@@ -50,7 +51,8 @@ def search(expect: ExactExpectation, settings: Settings, rng: np.random.Generato
     room = settings.max_iter - len(history) - 1
     if settings.algorithm == "exact" and room > 0:
         fit = improve(expect, fit, max_iter=room, history=history)
-    return Search(fit, history, _did_not_leave(expect, fit, rng, settings.tol))
+    stuck = not fit.too_costly and _did_not_leave(expect, fit, rng, settings.tol)
+    return Search(fit, history, stuck)
 
 
 def _start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
@@ -102,8 +104,11 @@ def _did_not_leave(
     if np.ptp(model.W / norms, axis=1).max() > 1e-6:
         return False
     W = start.perturbed_mean_start(expect.mean_counts, model.alpha, model.beta, rng)
-    other = fit_maximum(
-        expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
-    )
+    try:
+        other = fit_maximum(
+            expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
+        )
+    except TooCostlyError:
+        return False  # what cannot be looked at is not said to be better
     gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
     return gain > max(tol * expect.n_tokens, 1e-6)

@@ -101,7 +101,7 @@ def posterior_activations(
     >>> from gapmf import GaP, posterior_activations
     >>> found = posterior_activations([[4, 1], [0, 0]], GaP([[3.0, 0.5], [1.0, 2.0]]))
     >>> found.mean.round(3)
-    array([[0.937, 0.553],
+    array([[1.032, 0.525],
            [0.2  , 0.286]])
     """
     check_model(model)

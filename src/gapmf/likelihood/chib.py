@@ -36,8 +36,8 @@ from gapmf.parallel import for_each
 
 Array = NDArray[np.float64]
 
-N_PASSING = 64  # chains through g*
-N_SWEEPS = 64  # of each of these
+N_PASSING = 128  # chains through g*
+N_SWEEPS = 32  # of each of these
 N_PILOT = 4  # sweeps of the chains that g* comes from
 N_FREE = 16  # sweeps of the chains that run by themselves
 

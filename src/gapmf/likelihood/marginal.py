@@ -70,7 +70,7 @@ def log_marginal_likelihood(
         What an estimate of a sample is made of: particles of "smc", in four independent
         islands (by default 1024, and in proportion to K above 20 components; samples whose
         islands disagree get 4, then 16 times as many), points of "importance" (1024), chains
-        of "chib" (64), particles of "reverse" (512, in 16 runs). The variance falls, and the
+        of "chib" (128), particles of "reverse" (512, in 16 runs). The variance falls, and the
         time grows, in proportion.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
