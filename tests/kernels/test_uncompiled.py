@@ -10,6 +10,11 @@ from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
+from gapmf.kernels.particles import make_particles
+from gapmf.kernels.reverse import estimate_above, make_room
+from gapmf.likelihood import chib
+from gapmf.likelihood.predictive import log_totals
+from gapmf.likelihood.sample import draw_shapes, take_sample
 
 
 def some_steps():
@@ -38,9 +43,26 @@ def some_steps():
         s = engine.advance(model, sweeps)
         out += [s.c_sum, s.h_sum, engine.state.L]
     X = np.array([[3, 2, 1], [5, 0, 360]])  # one by one, in batches, and moved
-    model = GaP([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.5, 0.2, 0.0]], alpha=[0.05, 1.0, 3.0])
+    model = GaP([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.5, 0.2, 0.0]], alpha=[0.5, 1.0, 3.0])
     ll = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=32)
-    return [*out, ll.per_sample, ll.std_errors]
+    out += [ll.per_sample, ll.std_errors]
+    sample = take_sample(check_counts([[3, 20, 1]]), 0, model)
+    key, name = np.uint64(1), 2
+    shapes = draw_shapes(sample, key, name, 2, 4)
+    out += [shapes, chib.log_densities(sample, np.log(shapes[0]), key, name, 4)]
+    at, path = make_particles(4, 2, 3), make_room(sample.counts, 2)
+    above = estimate_above(
+        np.arange(3),
+        sample.counts,
+        sample.p,
+        sample.alpha,
+        shapes[0],
+        (key, np.uint64(3)),
+        at,
+        path,
+    )
+    law = log_totals(check_counts([[3, 20, 1], [0, 0, 0]]), model)
+    return [*out, np.array([above]), law]
 
 
 def test_compiled_and_uncompiled_agree(tmp_path):
