@@ -92,6 +92,20 @@ def test_the_readmes_example_prints_what_it_shows(tmp_path):
         assert done.stdout == shown
 
 
+def test_the_readmes_other_examples_run(tmp_path):
+    """A block without imports goes on from the one before it."""
+    blocks = re.findall(r"```python\n(.*?)```", _readme(), re.S)
+    further = [i for i, code in enumerate(blocks) if "import" not in code]
+    assert further
+    for i in further:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", blocks[i - 1] + blocks[i]],
+            check=False,
+            capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
 def test_the_readme_shows_the_two_commands_and_the_orientation():
     text = _readme()
     for words in ("make demo", "make test", "X is Vᵀ", "Not there yet"):
