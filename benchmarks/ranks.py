@@ -60,7 +60,10 @@ def main():
                 continue
             case = USUAL | what
             n = max(round(args.seeds * part), 1)
-            rows = list(pool.map(trial, [case] * n, range(n)))
+            rows = []
+            for row in pool.map(trial, [case] * n, range(n)):  # kept as they come: hours may pass
+                rows.append(row)
+                save(results | {name: {"so far": rows}}, args.json)
             ranks, shares = np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
             found, by_share = (ranks == case["K"]).mean(), (shares == case["K"]).mean(axis=0)
             fit, report = np.median([r[2:] for r in rows], axis=0)
