@@ -15,24 +15,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
-from threadpoolctl import threadpool_limits
 
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
 from gapmf.likelihood.sample import (
-    N_CHAINS,
     N_PASSES,
     Sample,
     draw_passes,
+    estimate_each,
     pilot_cost,
     pilot_shapes,
     sweep_cost,
-    take_sample,
 )
 from gapmf.likelihood.streams import CHIB, stream_names
 from gapmf.model import GaP
-from gapmf.parallel import for_each
 
 Array = NDArray[np.float64]
 
@@ -55,11 +52,8 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    N = rows.shape[0]
-    result = Estimates.empty(N)
 
-    def work(n: int) -> None:
-        sample = take_sample(rows, n, model)
+    def estimate(n: int, sample: Sample) -> Mean:
         point = fixed_point(pilot_shapes(rows, n, sample, seed, N_PILOT))
         passing, *free = stream_names(rows, n, CHIB, 1 + N_PASSES)
         joint = float(sample.log_density(point[None])[0])
@@ -68,15 +62,10 @@ def log_factors(
         apart = abs(above.value - below.value)
         # A choice that no chain made may still be as probable as one in so many.
         error = max(below.std_error, 0.5 * apart, 1.0 / (n_chains * N_SWEEPS))
-        result.values[n] = below.value + sample.constant
-        result.std_errors[n], result.ess[n] = error, below.ess
-        result.corrections[n] = below.correction
         fine = below.reliable and error <= LARGEST_STD_ERROR
-        result.reliable[n] = fine and not sample.may_miss_a_mode(N_CHAINS)
+        return below._replace(std_error=error, reliable=fine)
 
-    with threadpool_limits(1, "blas"):  # the threads are ours
-        for_each(work, range(N), n_jobs)
-    return result
+    return estimate_each(rows, model, estimate, n_jobs)
 
 
 def fixed_point(shapes: Array) -> Array:

@@ -14,20 +14,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import gammaln, logsumexp
-from threadpoolctl import threadpool_limits
 
-from gapmf.likelihood.estimates import Estimates, log_mean
+from gapmf.likelihood.estimates import Estimates, Mean, log_mean
 from gapmf.likelihood.sample import (
     LARGEST_LOG,
     N_CHAINS,
     Sample,
+    estimate_each,
     pilot_cost,
     pilot_shapes,
-    take_sample,
 )
 from gapmf.likelihood.streams import IMPORTANCE, stream_names
 from gapmf.model import GaP
-from gapmf.parallel import for_each
 
 Array = NDArray[np.float64]
 
@@ -45,25 +43,16 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    N = rows.shape[0]
-    result = Estimates.empty(N)
 
-    def work(n: int) -> None:
-        sample = take_sample(rows, n, model)
+    def estimate(n: int, sample: Sample) -> Mean:
         pilot = pilot_shapes(rows, n, sample, seed, N_GAMMAS // N_CHAINS)
         shapes = pilot.reshape(-1, sample.alpha.size)
         key = np.array([int(seed), *stream_names(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
-        found = log_mean(log_weights, parts)
-        for array, value in zip(result, found, strict=True):
-            array[n] = value
-        result.values[n] += sample.constant
-        result.reliable[n] &= not sample.may_miss_a_mode(N_CHAINS)
+        return log_mean(log_weights, parts)
 
-    with threadpool_limits(1, "blas"):  # the threads are ours
-        for_each(work, range(N), n_jobs)
-    return result
+    return estimate_each(rows, model, estimate, n_jobs)
 
 
 def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:

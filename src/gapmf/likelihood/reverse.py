@@ -18,19 +18,18 @@ from gapmf.errors import InvalidInputError
 from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
 from gapmf.likelihood.cost import MAX_MEMORY
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, leaves_a_choice, log_mean
+from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, leaves_a_choice, log_mean
 from gapmf.likelihood.sample import (
-    N_CHAINS,
     N_PASSES,
+    Sample,
+    estimate_each,
     pilot_cost,
     pilot_shapes,
     sweep_cost,
-    take_sample,
 )
 from gapmf.likelihood.smc import most_side_by_side
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
-from gapmf.parallel import for_each
 from gapmf.rows import sum_entries
 from gapmf.validation import check_whole
 
@@ -70,11 +69,8 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    N = rows.shape[0]
-    result = Estimates.empty(N)
 
-    def work(n: int) -> None:
-        sample = take_sample(rows, n, model)
+    def estimate(n: int, sample: Sample) -> Mean:
         J, K = sample.p.shape
         pilot = pilot_shapes(rows, n, sample, seed, N_PILOT)
         ends = pilot[:, -1, : N_RUNS // N_PASSES].reshape(N_RUNS, K)
@@ -94,14 +90,15 @@ def log_factors(
         # Few runs may lie close together by chance: Student's variance, and both scales.
         spread = max(inverse.std_error, float(values.std(ddof=1)) / math.sqrt(N_RUNS))
         spread *= math.sqrt((N_RUNS - 1) / (N_RUNS - 3))
-        result.values[n] = sample.constant - inverse.value
         chance = leaves_a_choice(sample.p, np.zeros(1, dtype=np.int64))[0]
         # A choice that no particle made may still be as probable as one in so many.
         least = 1.0 / (per_run * N_RUNS) if chance else 0.0
-        result.std_errors[n], result.ess[n] = max(spread, least), inverse.ess
-        result.corrections[n] = -inverse.correction
-        fine = inverse.reliable and spread <= LARGEST_STD_ERROR
-        result.reliable[n] = fine and not sample.may_miss_a_mode(N_CHAINS)
+        return Mean(
+            value=-inverse.value,
+            std_error=max(spread, least),
+            ess=inverse.ess,
+            reliable=inverse.reliable and spread <= LARGEST_STD_ERROR,
+            correction=-inverse.correction,
+        )
 
-    for_each(work, range(N), n_jobs)
-    return result
+    return estimate_each(rows, model, estimate, n_jobs)

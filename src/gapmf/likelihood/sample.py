@@ -7,21 +7,24 @@ poles, which is what estimators work with.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
 
 from gapmf.kernels import chains
 from gapmf.kernels.moves import HEAVY
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood import smc
-from gapmf.likelihood.estimates import births_are_rare, leaves_a_choice
+from gapmf.likelihood.estimates import Estimates, Mean, births_are_rare, leaves_a_choice
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.streams import CHAINS, stream_names
 from gapmf.model import GaP
+from gapmf.parallel import for_each
 from gapmf.rows import sum_entries
 
 Array = NDArray[np.float64]
@@ -71,6 +74,26 @@ def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
     p, log_scale = scaled_probabilities(W[:, columns], rate[columns])
     constant = float(counts @ log_scale - gammaln(counts + 1.0).sum())
     return Sample(counts, p, model.alpha[columns], columns, constant)
+
+
+def estimate_each(
+    rows: sp.csr_array, model: GaP, estimate: Callable[[int, Sample], Mean], n_jobs: int | None
+) -> Estimates:
+    """The estimates of all samples, each by itself, from that of a row's number and sample."""
+    N = rows.shape[0]
+    result = Estimates.empty(N)
+
+    def work(n: int) -> None:
+        sample = take_sample(rows, n, model)
+        found = estimate(n, sample)
+        for array, value in zip(result, found, strict=True):
+            array[n] = value
+        result.values[n] += sample.constant
+        result.reliable[n] &= not sample.may_miss_a_mode(N_CHAINS)
+
+    with threadpool_limits(1, "blas"):  # the threads are ours
+        for_each(work, range(N), n_jobs)
+    return result
 
 
 def draw_shapes(sample: Sample, key: np.uint64, name: int, n_draws: int, n_chains: int) -> Array:
