@@ -230,7 +230,7 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
 
     def _value(self, counts: sp.csr_array, model: GaP) -> float:
         """The log-likelihood by which starts are compared: for all from the same seed."""
-        return for_comparison(counts, model, 0, self.n_jobs).total
+        return for_comparison(counts, model, 0, self.n_jobs, n_particles=256).total
 
     def _integrate(
         self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator

@@ -163,8 +163,10 @@ def test_equal_samples_share_their_error():
 
 def test_more_particles_err_less():
     X, model = a_data_set()
-    few = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=128)
-    many = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=2048)
+    few = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=128, escalate=False)
+    many = log_marginal_likelihood(
+        X, model, "smc", random_state=0, n_particles=2048, escalate=False
+    )
     assert 0.15 < many.std_error / few.std_error < 0.4
     assert abs(many.total - few.total) < 4 * few.std_error
     assert (many.ess > few.ess).all()
@@ -267,19 +269,49 @@ def test_a_poor_estimate_says_so():
     assert poor.ess[0] < 8
 
 
-def test_samples_whose_islands_disagree_get_more_particles(monkeypatch):
+def test_samples_that_need_more_particles_get_them():
     X, model = a_data_set(N=40)
     usual = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=32)
-    monkeypatch.setattr(smc, "ESCALATION", ())
-    few = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=32)
-    more = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=4 * 32)
-    assert 3 <= (~few.reliable).sum() <= 30
-    assert usual.reliable.sum() > few.reliable.sum()
-    again = ~few.reliable & more.reliable
-    assert again.any()
-    np.testing.assert_array_equal(usual.per_sample[few.reliable], few.per_sample[few.reliable])
-    np.testing.assert_array_equal(usual.per_sample[again], more.per_sample[again])
-    np.testing.assert_array_equal(usual.std_errors[again], more.std_errors[again])
+    alike = [
+        log_marginal_likelihood(
+            X, model, "smc", random_state=5, n_particles=32 * factor, escalate=False
+        )
+        for factor in (1, 4, 16)
+    ]
+    assert 3 <= (~alike[0].reliable).sum() <= 30
+    assert usual.reliable.sum() > alike[0].reliable.sum()
+    took = np.array([usual.per_sample == few.per_sample for few in alike])
+    np.testing.assert_array_equal(took.sum(axis=0), 1)
+    assert took.any(axis=1).all()
+    errors = np.where(took, [few.std_errors for few in alike], 0.0).sum(axis=0)
+    np.testing.assert_array_equal(usual.std_errors, errors)
+
+
+def test_who_gets_more_particles_does_not_bias_the_total():
+    """3000 samples, half with more: the total within 4 of its errors, as if independent.
+
+    With more for those whose own islands disagree, and the others kept, it lies outside.
+    """
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(0.5, 20.0, (8, 3)), alpha=0.3)
+    X = model.sample(3000, random_state=1)
+    exact = log_marginal_likelihood(X, model, n_jobs=2)
+    assert exact.std_error == 0.0
+
+    def errors_from_truth(n_particles, *, escalate):
+        found = log_marginal_likelihood(
+            X, model, "smc", random_state=0, n_jobs=2, n_particles=n_particles, escalate=escalate
+        )
+        return found.per_sample - exact.per_sample, found.std_errors, found.reliable
+
+    few, few_errors, reliable = errors_from_truth(16, escalate=False)
+    more, more_errors, _ = errors_from_truth(64, escalate=False)
+    found, found_errors, _ = errors_from_truth(16, escalate=True)
+    assert (found != few).mean() > 0.3
+    assert abs(found.sum()) < 4 * np.sqrt((found_errors**2).sum())
+    kept = np.where(reliable, few, more)
+    kept_errors = np.where(reliable, few_errors, more_errors)
+    assert abs(kept.sum()) > 4 * np.sqrt((kept_errors**2).sum())
 
 
 def test_arguments_are_checked():

@@ -136,6 +136,9 @@ def test_the_order_of_elimination():
         def loss(self, full, less):
             return costs[tuple(less.model)] - costs[tuple(full.model)] - 10.0
 
+        def noise(self, full, less):
+            return noise
+
     def made(left):
         class Columns(tuple):
             n_components = len(left)
@@ -143,6 +146,7 @@ def test_the_order_of_elimination():
 
         return type("Worth", (), {"model": Columns(left), "held_out": None})
 
+    noise = 0.0
     by_hand = ByHand(None, 10.0, None)
     full = made((0, 1, 2, 3))
     first = [by_hand.without(full, k) for k in range(4)]
@@ -152,13 +156,23 @@ def test_the_order_of_elimination():
     assert [tuple(m) for m in models] == [(1, 2, 3), (1, 3)]
     assert by_hand.asked == ((2, 3), (1, 3))
 
+    # Without 0, component 1 costs little more than 2 did: within the noise it may go at once.
+    costs[2, 3], costs[1, 3] = 5.5, 5.0
+    costs[3,] = costs[2,] = 80.0
+    for noise, first_asked, gone in ((0.0, ((2, 3), (1, 3)), [0, 2]), (3.0, ((2, 3),), [0, 1])):
+        by_hand.asked = ()
+        removed, _ = by_hand.run(full, first)
+        assert removed == gone
+        assert by_hand.asked[: len(first_asked)] == first_asked
+
 
 def test_held_out_losses_do_not_add_up_unseen():
     """Each removal loses less than an error bar; together they lose three of them."""
 
     def value(totals):
         totals = np.asarray(totals, dtype=float)
-        return type("LogLikelihood", (), {"per_sample": totals, "total": totals.sum()})
+        numbers = {"per_sample": totals, "total": totals.sum(), "std_errors": 0.0 * totals}
+        return type("LogLikelihood", (), numbers)
 
     noise = np.random.default_rng(0).normal(size=400)
     error = noise.std(ddof=1) * 20.0

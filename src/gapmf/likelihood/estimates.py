@@ -57,7 +57,9 @@ def leaves_a_choice(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
     )
 
 
-def births_are_rare(alpha: Array, total: Array, n_particles: int) -> NDArray[np.bool_]:
+def births_are_rare(
+    alpha: Array, total: Array, n_particles: int | NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Whether so few of the particles give a component with this α a token, if any does.
 
     The i-th token begins an empty component with a probability of about α/(A + i): over a sample

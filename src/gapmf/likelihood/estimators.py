@@ -17,6 +17,7 @@ from gapmf.validation import check_whole
 
 Array = NDArray[np.float64]
 
+Check = Callable[[int | None, int], int]
 Cost = Callable[[sp.csr_array, int, int], Array]
 Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
 
@@ -24,12 +25,19 @@ Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
 class Estimator(NamedTuple):
     """A method that estimates."""
 
-    check: Callable[[int | None, int], int]
+    check: Check
     """From the number that is asked (None for the usual one), and K, to the one that is used."""
     cost: Cost
     """Operations for each of some samples, about a nanosecond each, from K and the number."""
     log_factors: Estimate
     """The logarithm of the second factor of Eq. 31, estimated for each sample."""
+    once: Estimate
+    """The same, with that number for every sample, whether or not it is enough."""
+
+
+def _alike(check: Check, cost: Cost, log_factors: Estimate) -> Estimator:
+    """A method that gives every sample the same number."""
+    return Estimator(check, cost, log_factors, log_factors)
 
 
 def _points(n: int | None, n_components: int) -> int:
@@ -48,8 +56,8 @@ def _chains(n: int | None, n_components: int) -> int:
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "smc": Estimator(smc.check_particles, smc.predict_cost, smc.log_factors),
-    "importance": Estimator(_points, importance.predict_cost, importance.log_factors),
-    "reverse": Estimator(reverse.check_particles, reverse.predict_cost, reverse.log_factors),
-    "chib": Estimator(_chains, chib.predict_cost, chib.log_factors),
+    "smc": Estimator(smc.check_particles, smc.predict_cost, smc.log_factors, smc.estimate_once),
+    "importance": _alike(_points, importance.predict_cost, importance.log_factors),
+    "reverse": _alike(reverse.check_particles, reverse.predict_cost, reverse.log_factors),
+    "chib": _alike(_chains, chib.predict_cost, chib.log_factors),
 }

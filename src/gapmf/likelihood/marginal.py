@@ -41,6 +41,7 @@ def log_marginal_likelihood(
     random_state: Any = None,
     n_jobs: int | None = None,
     n_particles: int | None = None,
+    escalate: bool = True,
     max_cost: float = MAX_COST,
 ) -> LogLikelihood:
     """log p(V | W, β) with the activations integrated out: −C_ML of Eqs. 7, 8, 26, 27 and 31.
@@ -68,21 +69,22 @@ def log_marginal_likelihood(
         Threads, in scikit-learn's meaning. The result does not depend on it.
     n_particles : int, optional
         What an estimate of a sample is made of: particles of "smc", in four independent
-        islands (by default 1024, and in proportion to K above 20 components; samples whose
-        islands disagree get 4, then 16 times as many), points of "importance" (1024), chains
-        of "chib" (128), particles of "reverse" (512, in 16 runs). The variance falls, and the
-        time grows, in proportion.
+        islands (by default 1024, and in proportion to K above 20 components), points of
+        "importance" (1024), chains of "chib" (128), particles of "reverse" (512, in 16 runs).
+        The variance falls, and the time grows, in proportion.
+    escalate : bool
+        Whether "smc" gives 4 or 16 times as many to samples that need them, by a pilot run
+        with an eighth.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
-        distinct samples. Samples that get more particles take up to 21 times as long.
+        distinct samples. Samples that get more particles take up to 16 times as long.
 
     Returns
     -------
     LogLikelihood
         Samples that the model cannot produce have −inf, and the method "impossible". p(v) is
-        estimated without bias (1/p(v), by "reverse"; and but for the choice of samples that
-        get more particles), so its logarithm is too small on average, by half the relative
-        variance: that is added, and stands in `corrections`.
+        estimated without bias (1/p(v), by "reverse"), so its logarithm is too small on average,
+        by half the relative variance: that is added, and stands in `corrections`.
 
     Raises
     ------
@@ -114,7 +116,7 @@ def log_marginal_likelihood(
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        estimate = ESTIMATORS[name].log_factors
+        estimate = ESTIMATORS[name].log_factors if escalate else ESTIMATORS[name].once
         known.put(chosen, estimate(rows[chosen], model, seed, size, n_jobs))
         methods[chosen] = name
     values -= log_normaliser(model)

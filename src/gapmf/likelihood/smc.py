@@ -3,6 +3,10 @@
 Each island of particles gives an unbiased estimate of p(v); their mean is one too. How far the
 islands lie apart says how sure it is. The logarithm of an unbiased estimate is too small by half
 its relative variance, on average: that is added back.
+
+How many particles a sample gets is decided by a pilot run, from which nothing else is taken.
+Deciding by the estimate itself, and keeping those that look well, would keep those that are too
+small: an island that finds what the others miss makes them disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from gapmf.likelihood.estimates import (
 )
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.plan import columns_met
-from gapmf.likelihood.streams import stream_names
+from gapmf.likelihood.streams import PILOT, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
 from gapmf.rows import Block, sum_entries, take_block
@@ -36,7 +40,9 @@ Index = NDArray[np.int64]
 N_ISLANDS = 4
 N_PARTICLES = 1024  # for up to 20 components; above, in proportion
 N_MOVES = 1
-ESCALATION = (4, 16)  # times as many particles, for samples whose error bar is not to be trusted
+ESCALATION = (4, 16)  # times as many particles, for samples that need them
+_PILOT = 8  # of the particles, one in so many
+_AIM = 0.35  # the standard error of a sample that is enough
 _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
 
 # What the weights within islands say about the variance counts as much as so many islands more,
@@ -72,28 +78,44 @@ def log_factors(
     """The logarithm of the second factor of Eq. 31, estimated for each sample.
 
     Every sample must be possible. What it gets depends on the seed and on its counts alone.
-    Samples whose islands do not agree are estimated anew, with more particles.
+    Samples that need more particles, by a pilot run, get them.
     """
-    result = _estimate(rows, model, seed, per_island, n_jobs)
-    used = per_island
-    for factor in ESCALATION:
-        poor = np.flatnonzero(~result.reliable)
-        more = min(factor * per_island, most_side_by_side(model.n_components))
-        if not poor.size or more <= used:
-            break
-        used = more
-        again = _estimate(rows[poor], model, seed, more, n_jobs)
-        result.put(poor, again)
+    result = Estimates.empty(rows.shape[0])
+    sizes = _sizes(rows, model, seed, per_island, n_jobs)
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        result.put(members, estimate_once(rows[members], model, seed, int(size), n_jobs))
     return result
 
 
-def _estimate(
+def _sizes(
     rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
+) -> Index:
+    """The particles an island that each sample needs, as far as a pilot run can tell."""
+    few = max(per_island // (4 * _PILOT) * 4, 4)
+    pilot = estimate_once(rows, model, seed, few, n_jobs, PILOT)
+    error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
+    sizes = np.full(rows.shape[0], per_island)
+    rarest, total = _rarest(rows, model), sum_entries(rows.indptr, rows.data)
+    for factor in ESCALATION:
+        poor = error > _AIM * np.sqrt(sizes / per_island)
+        poor |= births_are_rare(rarest, total, N_ISLANDS * sizes)
+        sizes[poor] = factor * per_island
+    return np.minimum(sizes, most_side_by_side(model.n_components))
+
+
+def estimate_once(
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    per_island: int,
+    n_jobs: int | None,
+    purpose: int = 0,
 ) -> Estimates:
-    """One estimate for each sample, of islands with so many particles."""
+    """The same, of islands with so many particles for every sample."""
     N = rows.shape[0]
     # More particles draw anew.
-    named = [stream_names(rows, n, per_island, N_ISLANDS) for n in range(N)]
+    named = [stream_names(rows, n, purpose + per_island, N_ISLANDS) for n in range(N)]
     names = np.array(named, dtype=np.uint64).reshape(N, N_ISLANDS)
     cost = predict_cost(rows, model.n_components, per_island) / N_ISLANDS
     blocks = [(members, take_block(rows, members)) for members in _cut(cost)]
@@ -123,11 +145,16 @@ def _estimate(
     # A choice that no particle made may still be as probable as one in so many.
     P = N_ISLANDS * per_island
     least = np.where(chance, 1.0 / P, 0.0)
-    alpha = np.where(columns_met(rows, model.W > 0), model.alpha, np.inf).min(axis=1)
-    rare = chance & births_are_rare(alpha, sum_entries(rows.indptr, rows.data), P)
+    total = sum_entries(rows.indptr, rows.data)
+    rare = chance & births_are_rare(_rarest(rows, model), total, P)
     return found._replace(
         std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~rare
     )
+
+
+def _rarest(rows: sp.csr_array, model: GaP) -> Array:
+    """The least α of the components that each sample may have."""
+    return np.where(columns_met(rows, model.W > 0), model.alpha, np.inf).min(axis=1)
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,8 @@ from gapmf.settings import Settings
 
 Array = NDArray[np.float64]
 
-N_PARTICLES = 64  # the error of a total is far below what a component is worth
+N_PARTICLES = 64  # the error of a total is, as a rule, far below what a component is worth
+_MOST_PARTICLES = 4096
 
 
 def for_comparison(
@@ -35,8 +37,14 @@ def for_comparison(
         random_state=seed,
         n_jobs=n_jobs,
         n_particles=n_particles,
+        escalate=False,  # what a few samples are wrong by, they are in both models
         max_cost=np.inf,  # a fit that was made must not be lost to its likelihood's price
     )
+
+
+def monte_carlo_error(ll: LogLikelihood) -> float:
+    """The part of a total's standard error that differs from model to model."""
+    return math.sqrt(float((ll.std_errors**2).sum()))
 
 
 class Refit:
@@ -57,6 +65,7 @@ class Refit:
         self.counts = counts
         self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
         self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
+        self._n_particles = N_PARTICLES
         if settings.monte_carlo:
             self._engine = LocalEngine(n_jobs).load(counts, seed)
             self._begin = self._engine.state
@@ -82,7 +91,14 @@ class Refit:
     def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
         """log p of the fitted counts, or of others."""
         X = self.counts if counts is None else counts
-        return for_comparison(X, model, self._seed, self._n_jobs)
+        return for_comparison(X, model, self._seed, self._n_jobs, self._n_particles)
+
+    def sharpen(self, model: GaP, std_error: float) -> None:
+        """Take as many particles from here on as a total needs that is so sure, within reason."""
+        found = monte_carlo_error(self.log_likelihood(model))
+        if found > std_error:
+            wanted = N_PARTICLES * (found / std_error) ** 2
+            self._n_particles = int(min(wanted, _MOST_PARTICLES))
 
     def without(self, model: GaP, k: int) -> GaP:
         """The model without component k, whose counts go to the others in proportion."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
-from gapmf.ranks.refit import Refit
+from gapmf.ranks.refit import Refit, monte_carlo_error
 
 Array = NDArray[np.float64]
 
@@ -141,11 +141,17 @@ class Elimination:
         """What a smaller model is compared with: held-out losses must not add up unseen."""
         return full if self._X_test is None else best
 
+    def noise(self, full: Worth, less: Worth) -> float:
+        """Two standard errors of what Monte Carlo adds to a loss."""
+        pair = [w.fitted if w.held_out is None else w.held_out for w in (full, less)]
+        return 2.0 * math.hypot(*map(monte_carlo_error, pair))
+
     def run(self, full: Worth, first: list[Worth]) -> tuple[list[int], list[GaP]]:
         """Remove the cheapest while that pays: what was removed, and what was left each time.
 
         `first` holds the models without each single component. What one costs grows as others
-        go, as a rule, so a component once found dear is not asked again.
+        go, as a rule: a component once found dear is not asked again, and one that still costs
+        no more than the others did, but for the noise, is the cheapest.
         """
         best = full
         left = list(range(full.model.n_components))
@@ -162,7 +168,9 @@ class Elimination:
             if k not in known:
                 known[k] = self.without(full, left.index(k))
                 losses[k] = self.loss(self._reference(full, best), known[k])
-                continue
+                others = min((losses[j] for j in cheap if j != k), default=0.0)
+                if losses[k] >= min(others + self.noise(full, known[k]), 0.0):
+                    continue
             full = known[k]
             best = max(best, full, key=_held_out_total)
             known = {}
@@ -192,6 +200,7 @@ def report_on(
     K = model.n_components
     if K == 1:
         return _of_one(refit, model, price, score, held_out=X_test is not None)
+    refit.sharpen(model, price / 16.0)
     # From the same short fit as the smaller models, so that what such a fit leaves cancels.
     full = elimination.worth(refit(model))
     first = [elimination.without(full, k) for k in range(K)]
@@ -279,5 +288,5 @@ def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Arra
     """What each smaller model loses, and the standard error of that."""
     loss = np.array([full.total - other.total for other in less])
     # By what all samples may err together, both models err alike.
-    errors = [math.sqrt(float((ll.std_errors**2).sum())) for ll in (full, *less)]
+    errors = [monte_carlo_error(ll) for ll in (full, *less)]
     return loss, np.array([math.hypot(errors[0], error) for error in errors[1:]])
