@@ -127,6 +127,7 @@ def test_the_order_of_elimination():
 
     class ByHand(Elimination):
         asked = ()
+        level = 0.0
 
         def without(self, full, k):
             left = tuple(np.delete(full.model, k))
@@ -137,7 +138,7 @@ def test_the_order_of_elimination():
             return costs[tuple(less.model)] - costs[tuple(full.model)] - 10.0
 
         def noise(self, full, less):
-            return noise
+            return self.level
 
     def made(left):
         class Columns(tuple):
@@ -146,7 +147,6 @@ def test_the_order_of_elimination():
 
         return type("Worth", (), {"model": Columns(left), "held_out": None})
 
-    noise = 0.0
     by_hand = ByHand(None, 10.0, None)
     full = made((0, 1, 2, 3))
     first = [by_hand.without(full, k) for k in range(4)]
@@ -159,8 +159,8 @@ def test_the_order_of_elimination():
     # Without 0, component 1 costs little more than 2 did: within the noise it may go at once.
     costs[2, 3], costs[1, 3] = 5.5, 5.0
     costs[3,] = costs[2,] = 80.0
-    for noise, first_asked, gone in ((0.0, ((2, 3), (1, 3)), [0, 2]), (3.0, ((2, 3),), [0, 1])):
-        by_hand.asked = ()
+    for level, first_asked, gone in ((0.0, ((2, 3), (1, 3)), [0, 2]), (3.0, ((2, 3),), [0, 1])):
+        by_hand.asked, by_hand.level = (), level
         removed, _ = by_hand.run(full, first)
         assert removed == gone
         assert by_hand.asked[: len(first_asked)] == first_asked

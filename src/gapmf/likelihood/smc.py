@@ -101,7 +101,7 @@ def _sizes(
         poor = error > _AIM * np.sqrt(sizes / per_island)
         poor |= births_are_rare(rarest, total, N_ISLANDS * sizes)
         sizes[poor] = factor * per_island
-    return np.minimum(sizes, most_side_by_side(model.n_components))
+    return np.asarray(np.minimum(sizes, most_side_by_side(model.n_components)))
 
 
 def estimate_once(
@@ -154,7 +154,8 @@ def estimate_once(
 
 def _rarest(rows: sp.csr_array, model: GaP) -> Array:
     """The least α of the components that each sample may have."""
-    return np.where(columns_met(rows, model.W > 0), model.alpha, np.inf).min(axis=1)
+    met = columns_met(rows, model.W > 0)
+    return np.asarray(np.where(met, model.alpha, np.inf).min(axis=1))
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
