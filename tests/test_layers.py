@@ -14,7 +14,7 @@ ROOT = Path(gapmf.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below.
 LAYERS = [
     {"errors"},
-    {"validation", "rows", "parallel"},
+    {"validation", "rows", "parallel", "storage"},
     {"counts"},
     {"distributions"},
     {"model"},
@@ -22,9 +22,10 @@ LAYERS = [
     {"engines"},
     {"likelihood"},
     {"em"},
-    {"ranks", "answers"},
+    {"ranks", "answers", "smoothing", "checkpoint", "progress"},
+    {"fits", "saving"},
     {"estimator"},
-    {"selection"},
+    {"selection", "single_cell"},
     {"cli"},
 ]
 KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}

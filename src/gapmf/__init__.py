@@ -26,6 +26,7 @@ _EXPORTS = {
     "log_joint_likelihood": "gapmf.likelihood.joint",
     "split_joint_cost": "gapmf.likelihood.joint",
     "select_rank": "gapmf.selection",
+    "fit_anndata": "gapmf.single_cell",
 }
 _SUBMODULES = ("datasets", "errors")
 
@@ -38,6 +39,7 @@ __all__ = [
     "datasets",
     "document_completion",
     "errors",
+    "fit_anndata",
     "log_joint_likelihood",
     "log_marginal_likelihood",
     "negative_binomial",
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank
+    from gapmf.single_cell import fit_anndata
 
 
 def __getattr__(name: str) -> object:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gapmf.counts import check_counts
+from gapmf.errors import InvalidInputError
 from gapmf.likelihood.activations import Posterior, posterior_activations
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
+from gapmf.settings import check_smoothing
+from gapmf.smoothing import smooth
+from gapmf.validation import as_float, check_whole
 
 Array = NDArray[np.float64]
 
 
-class Answers:
+class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """The part of `GammaPoissonMF` that looks at samples, old or new.
 
     What a sample gets depends on the fitted model, on a seed that `fit` drew, and on its counts:
@@ -28,9 +34,11 @@ class Answers:
 
     model_: GaP
     n_features_in_: int
+    components_: Array
+    feature_counts_: Array
+    smoothing: float
     n_jobs: int | None
     _seed: int
-    fit: Any
 
     def transform(self, X: Any) -> Array:
         """The posterior mean of the activations, E[h_n | v_n], (N, K).
@@ -41,16 +49,17 @@ class Answers:
         Parameters
         ----------
         X : counts, (N, F)
-        """
-        counts = self._check(X)
-        return posterior_activations(
-            counts, self.model_, quantiles=(), random_state=self._seed, n_jobs=self.n_jobs
-        ).mean
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """`fit(X).transform(X)`."""
-        fitted: Self = self.fit(X, y)
-        return fitted.transform(X)
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
+        >>> est.transform([[4, 1]]).shape
+        (1, 1)
+        """
+        return posterior_activations(
+            *self._ask(X), quantiles=(), random_state=self._seed, n_jobs=self.n_jobs
+        ).mean
 
     def posterior(self, X: Any, quantiles: Any = (0.05, 0.95), *, n_draws: int = 0) -> Posterior:
         """Mean, standard deviation and quantiles of each activation given the counts.
@@ -63,8 +72,7 @@ class Answers:
             Posterior draws to return as well, at most 1024.
         """
         return posterior_activations(
-            self._check(X),
-            self.model_,
+            *self._ask(X),
             quantiles=quantiles,
             n_draws=n_draws,
             random_state=self._seed,
@@ -79,9 +87,20 @@ class Answers:
         X : counts, (N, F)
         method : str
         """
-        return log_marginal_likelihood(
-            self._check(X), self.model_, method, random_state=self._seed, n_jobs=self.n_jobs
+        counts, model = self._ask(X)
+        found = log_marginal_likelihood(
+            counts, model, method, random_state=self._seed, n_jobs=self.n_jobs
         )
+        if not self.smoothing and (found.per_sample == -np.inf).any():
+            # The same words each time, so that a search over many fits says it once.
+            warnings.warn(
+                "there are counts of features that no component has (they had none in the fit), "
+                "so log p is −inf: set smoothing, say est.set_params(smoothing=0.05), for a "
+                "finite one; the fit stays as it is",
+                UserWarning,
+                stacklevel=2,
+            )
+        return found
 
     def score_samples(self, X: Any) -> Array:
         """log p(x_n | W) of every sample, (N,).
@@ -102,7 +121,77 @@ class Answers:
         """
         return float(self.score_samples(X).mean())
 
-    def _check(self, X: Any) -> sp.csr_array:
+    def inverse_transform(self, X: Any) -> Array:
+        """The counts that activations lead to one to expect: H Wᵀ, (N, F).
+
+        Parameters
+        ----------
+        X : array-like, (N, K)
+            Activations H, as from `transform`.
+        """
+        check_is_fitted(self, "model_")
+        H = as_float(X, "X", "activations, samples × components")
+        if H.ndim != 2 or H.shape[1] != self.model_.n_components:
+            raise InvalidInputError(
+                f"X must have shape (n, {self.model_.n_components}), samples × components, but "
+                f"has shape {H.shape}"
+            )
+        return np.asarray(H @ self.components_)
+
+    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> NDArray[np.int64]:
+        """Counts drawn from the fitted model, (n_samples, F).
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.sample(n_samples, random_state=random_state)
+
+    def top_features(self, n: int = 10, *, names: Any = None) -> list[list[tuple[Any, float]]]:
+        """The largest features of each component, and their parts of it: [[(name, part), …], …].
+
+        Parameters
+        ----------
+        n : int
+            How many; features that a component does not have are left out.
+        names : sequence, (F,), optional
+            What to call the features: by default as the frame did that was fitted, or by their
+            numbers.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> [(name, round(part, 2)) for name, part in est.top_features(names=["a", "b"])[0]]
+        [('a', 0.8), ('b', 0.2)]
+        """
+        check_is_fitted(self, "model_")
+        n = check_whole(n, "n")
+        if names is None:
+            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        names = list(names)
+        if len(names) != self.n_features_in_:
+            raise InvalidInputError(
+                f"names must be {self.n_features_in_}, one for each feature, but are {len(names)}"
+            )
+        parts = self.model_.W / np.maximum(self.model_.column_norms, np.finfo(float).tiny)
+        return [
+            [(names[f], float(part[f])) for f in np.argsort(-part, kind="stable")[:n] if part[f]]
+            for part in parts.T
+        ]
+
+    @property
+    def _n_features_out(self) -> int:
+        """K, for the names of what `transform` gives."""
+        return self.model_.n_components
+
+    def _ask(self, X: Any) -> tuple[sp.csr_array, GaP]:
+        """Checked counts, and the model that is asked about them."""
         check_is_fitted(self, "model_")
         check_n_jobs(self.n_jobs)
-        return check_counts(X, n_features=self.n_features_in_)
+        counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        validate_data(self, X, reset=False, skip_check_array=True)  # names of features
+        weight = check_smoothing(self.smoothing)
+        return counts, smooth(self.model_, self.feature_counts_, weight)

@@ -24,18 +24,21 @@ _BLOCK_CELLS = 1 << 20  # dense input is looked at in blocks of about this many 
 
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
-    "negative": "pass raw counts, before centring or scaling",
+    "negative": "Negative values in data are no counts: pass them raw, before centring or scaling",
     "not whole": "pass raw counts, not normalised or log-transformed values",
-    "missing": "fill or drop missing values first",
+    "missing": "fill or drop missing values (NaN) first",
     "infinite": "replace or drop infinite values first",
     "too large": "larger ones are not exact in float64",
     "text": "drop columns of names (or make them the index), convert digits to numbers, "
     "and count words first (sklearn's CountVectorizer)",
+    "complex": "Complex data not supported: take real parts, or magnitudes, that are whole",
     "not a number": "convert the values to numbers first",
 }
 
 
-def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> sp.csr_array:
+def check_counts(
+    X: Any, *, n_features: int | None = None, name: str = "X", owner: str = "the model"
+) -> sp.csr_array:
     """Return X as a canonical CSR array of int64 counts, or say where it is wrong.
 
     Parameters
@@ -46,6 +49,8 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
         The number of features that X must have.
     name : str
         What the error messages call X.
+    owner : str
+        Whom they call the owner of these features.
 
     Returns
     -------
@@ -64,8 +69,8 @@ def check_counts(X: Any, *, n_features: int | None = None, name: str = "X") -> s
         counts = _from_dense(_as_array(X, name), name)
     if n_features is not None and counts.shape[1] != n_features:
         raise InvalidInputError(
-            f"{name} has {counts.shape[1]} features (columns), but the model has {n_features}: "
-            f"give {name} the features that the model was made with, in the same order. "
+            f"{name} has {counts.shape[1]} features, but {owner} is expecting {n_features} "
+            f"features as input: give {name} those that the model was made with, in their order. "
             f"{name} is samples × features, W features × components: is one transposed?"
         )
     totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
@@ -149,15 +154,16 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         advice = ""
         if len(shape) == 1:
             advice = (
-                f"; for one sample use {name}.reshape(1, -1), for one feature {name}.reshape(-1, 1)"
+                f". Reshape your data: {name}.reshape(1, -1) for one sample, "
+                f"{name}.reshape(-1, 1) for one feature"
             )
         raise InvalidInputError(
             f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}{advice}"
         )
     if 0 in shape:
         raise InvalidInputError(
-            f"{name} is empty: it has {shape[0]} samples (rows) and {shape[1]} features "
-            "(columns), and at least one of each is needed"
+            f"{name} is empty: found {shape[0]} sample(s) and {shape[1]} feature(s) "
+            f"(shape={tuple(shape)}) while a minimum of 1 is required."
         )
 
 
@@ -233,6 +239,8 @@ def _fault(value: Any) -> str | None:
         return "text"
     if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
         missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+        if isinstance(value, numbers.Complex):
+            return "complex"
         return "missing" if missing else "not a number"
     number: Any = value
     is_nan = number.is_nan() if isinstance(number, Decimal) else number != number  # noqa: PLR0124

@@ -13,3 +13,7 @@ class InvalidInputError(GapmfError, ValueError):
 
 class TooCostlyError(InvalidInputError):
     """An exact computation that would take too long or too much memory."""
+
+
+class StorageError(InvalidInputError):
+    """A file that cannot be read as a gapmf file, or content that one cannot hold."""

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
 
 from gapmf.answers import Answers
+from gapmf.checkpoint import Checkpoint, refuse_to_overwrite
 from gapmf.counts import check_counts
-from gapmf.em import monte_carlo
-from gapmf.em.certificate import Certificate, certify
-from gapmf.em.expectation import ExactExpectation
-from gapmf.em.learned import say_where_alpha_ended
-from gapmf.em.record import Callback, History
-from gapmf.em.schedules import Outcome
-from gapmf.em.search import search
-from gapmf.engines.local import LocalEngine
-from gapmf.errors import TooCostlyError
-from gapmf.model import GaP
+from gapmf.em.record import Callback
+from gapmf.errors import InvalidInputError
+from gapmf.fits import Fitted, Task, fit_task, weigh
 from gapmf.parallel import check_n_jobs
+from gapmf.progress import shown
 from gapmf.ranks.questions import RankQuestions
-from gapmf.ranks.refit import for_comparison
-from gapmf.settings import Settings, check_settings
+from gapmf.saving import Saving, pack_fitted, pack_parameters
+from gapmf.settings import check_settings
 from gapmf.validation import check_random_state
 
 
-class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[misc]
+class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ignore[misc]
     """Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
 
     counts X (N, F), samples × features: X is the paper's Vᵀ. x_nf ~ Poisson([W h_n]_f) with
@@ -85,6 +80,11 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
     n_init : int
         Starts, of which the one with the highest likelihood (estimated where it is not exact)
         is kept: the likelihood has several maxima.
+    smoothing : float
+        A weight ε in [0, 1) of a background in everything that is said about samples after the
+        fit: each component is mixed with the frequencies of features (each counted once more
+        than it was), its norm kept. Without it a sample with a count of a feature that had none
+        in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
     prune_tol : float
         The share of the expected counts above which a component counts in `rank_`.
     score_every : int
@@ -94,6 +94,15 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
     random_state : None, int, Generator or RandomState
     n_jobs : int, optional
         Threads. The result does not depend on it.
+    checkpoint : path, optional
+        A file that is written every so often (15 seconds, or more where writing takes long), so
+        that a fit that was killed can go on: see `resume`. With exact moments it holds the
+        starting point alone, from where the same fit is made again. One file for one fit.
+    warm_start : bool
+        Whether `fit` starts from where the last one ended: its components, and its α if that is
+        learned.
+    verbose : int
+        1 shows the progress on standard error.
     callbacks : sequence of callables, optional
         Each is called after every iteration with one record (`iteration`, `seconds`,
         `n_sweeps`, `log_likelihood`, `model`); returning True stops the fit.
@@ -113,11 +122,15 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
     history_ : dict of arrays, an entry an iteration
         "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood" (nan where it was not
         asked for).
+    feature_counts_ : array, (F,)
+        Σ_n x_nf.
     certificate_ : Certificate
         How near W is to a maximum: the projected gradient and the stationarity identity; and
         the score r_f, the slope of the likelihood at one more, empty component. With exact
         moments only.
     n_features_in_ : int
+    feature_names_in_ : array of str, (F,)
+        When X was a frame.
 
     Examples
     --------
@@ -144,10 +157,14 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
         tol: float = 1e-5,
         init: str | ArrayLike = "mean",
         n_init: int = 1,
+        smoothing: float = 0.0,
         prune_tol: float = 1e-3,
         score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.n_components = n_components
@@ -162,137 +179,101 @@ class GammaPoissonMF(Answers, RankQuestions, BaseEstimator):  # type: ignore[mis
         self.tol = tol
         self.init = init
         self.n_init = n_init
+        self.smoothing = smoothing
         self.prune_tol = prune_tol
         self.score_every = score_every
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None) -> GammaPoissonMF:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit W to counts X, samples × features.
+
+        After Ctrl-C it returns with the model so far, and a warning.
 
         Parameters
         ----------
         X : counts, (N, F)
             NumPy array, SciPy sparse, pandas or polars frame.
         y : ignored
+        sample_weight : array-like, (N,), optional
+            How many times each sample counts. With Monte Carlo whole numbers: such a sample
+            is drawn for as often.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]]).n_features_in_
+        2
         """
-        counts = check_counts(X)
-        settings = check_settings(self.get_params(deep=False), counts)
-        check_n_jobs(self.n_jobs)
+        begun = self._begin(X, sample_weight)
         rng = check_random_state(self.random_state)
-        try:
-            if settings.monte_carlo:
-                self._draw(counts, settings, rng)
-            else:
-                self._integrate(counts, settings, rng)
-        finally:  # after Ctrl-C too there may be a model to ask
-            self._seed = int(rng.integers(2**63))
+        checkpoint = None
+        if self.checkpoint is not None:
+            refuse_to_overwrite(self.checkpoint)
+            head = {"parameters": pack_parameters(self), "data": begun.fingerprint()}
+            checkpoint = Checkpoint(self.checkpoint, head)
+        return self._run(begun, rng, checkpoint)
+
+    def _begin(self, X: Any, sample_weight: Any) -> Task:
+        """Check everything that a fit depends on."""
+        counts = check_counts(X)
+        parameters = self.get_params(deep=False)
+        if self.warm_start and hasattr(self, "model_"):
+            parameters |= self._where_it_ended(counts.shape[1])
+        settings = check_settings(parameters, counts)
+        check_n_jobs(self.n_jobs)
+        return Task(X, *weigh(counts, sample_weight, settings), settings)
+
+    def _where_it_ended(self, n_features: int) -> dict[str, Any]:
+        """Parameters that start a fit from the last one."""
+        if self.components_.shape != (self.n_components, n_features):
+            raise InvalidInputError(
+                f"with warm_start the fit goes on from the {self.components_.shape[0]} components "
+                f"× {self.components_.shape[1]} features of the last one, but now there are "
+                f"{self.n_components} × {n_features}: use warm_start=False"
+            )
+        alpha = {"alpha": self.alpha_} if self.learn_alpha else {}
+        return {"init": self.components_, "n_init": 1} | alpha
+
+    def _run(
+        self,
+        task: Task,
+        rng: np.random.Generator,
+        checkpoint: Checkpoint | None,
+        begun: dict[str, Any] | None = None,
+    ) -> Self:
+        """Fit, keep what comes of it, and say what there is to say."""
+        with shown(self.verbose, task.settings) as settings:
+            fitted = fit_task(task, settings, rng, self.n_jobs, checkpoint, begun)
+        validate_data(self, task.X, reset=True, skip_check_array=True)  # names of features
+        self._keep(fitted, task)
+        self._seed = int(rng.integers(2**63))
+        if checkpoint is not None and not fitted.interrupted:
+            checkpoint.write({"fitted": pack_fitted(self)}, finished=True)
+        for note in fitted.notes:
+            warnings.warn(note.message, note.category, stacklevel=3)
         return self
 
-    def _draw(self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator) -> None:
-        """Fit by Monte Carlo. After Ctrl-C the attributes hold what there was."""
-        best: tuple[float, Outcome, History] | None = None
-        for _ in range(settings.n_init):
-            history = History(
-                settings.callbacks,
-                score=lambda model: self._value(counts, model),
-                every=settings.score_every,
-            )
-            seed = int(rng.integers(2**64, dtype=np.uint64))
-            engine = LocalEngine(self.n_jobs).load(counts, seed)
-            try:
-                outcome = monte_carlo.fit(engine, settings, rng, history)
-                value = self._value(counts, outcome.model) if settings.n_init > 1 else 0.0
-            except KeyboardInterrupt:
-                if best is not None:
-                    self._keep(best[1].model, best[2], settings, converged=best[1].converged)
-                elif history.model is not None:
-                    self._keep(history.model, history, settings, converged=False)
-                raise
-            if best is None or value > best[0]:
-                best = value, outcome, history
-            if history.stopped:
-                break
-        assert best is not None
-        _, outcome, history = best
-        self._keep(outcome.model, history, settings, converged=outcome.converged)
-        if settings.schedule != "paper" and not outcome.converged and not history.stopped:
-            self._warn_of_max_iter("raise max_iter or tol")
-        if outcome.alike:
-            warnings.warn(
-                "the fit did not leave its symmetric starting point, nor did it from random ones: "
-                "all components are the same but for noise, so that one may be enough",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        self._say_where_alpha_ended(settings)
-
-    def _value(self, counts: sp.csr_array, model: GaP) -> float:
-        """The log-likelihood by which starts are compared: for all from the same seed."""
-        return for_comparison(counts, model, 0, self.n_jobs, n_particles=256).total
-
-    def _integrate(
-        self, counts: sp.csr_array, settings: Settings, rng: np.random.Generator
-    ) -> None:
-        """Fit with exact moments."""
-        expect = ExactExpectation(counts, self.n_jobs, settings.learn_alpha)
-        try:
-            found = search(expect, settings, rng)
-        except TooCostlyError as error:
-            raise TooCostlyError(
-                f"{error}; or draw instead of integrating, with algorithm='mcem-c'"
-            ) from error
-        fit = found.fit
-        self._keep(fit.model, found.history, settings, converged=fit.converged)
-        self.log_likelihood_ = fit.expectation.log_likelihood
-        self.certificate_: Certificate = certify(expect, fit.model, fit.expectation)
-        if fit.too_costly:
-            warnings.warn(
-                f"{self.algorithm} stopped after {self.n_iter_} iterations, at a learned alpha "
-                f"beyond which {fit.too_costly}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not fit.converged and not found.history.stopped:
-            exact = self.algorithm == "exact"
-            self._warn_of_max_iter("raise max_iter" if exact else "raise max_iter or tol")
-        self._say_where_alpha_ended(settings)
-        if found.stuck:
-            warnings.warn(
-                "the fit did not leave its symmetric starting point: all components are the same "
-                "up to scale, and others are better; try another random_state or init='random'",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _warn_of_max_iter(self, advice: str) -> None:
-        warnings.warn(
-            f"{self.algorithm} stopped after {self.n_iter_} iterations before it converged: "
-            + advice,
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-    def _say_where_alpha_ended(self, settings: Settings) -> None:
-        """Warn of a learned α at its bound."""
-        ended = say_where_alpha_ended(self.model_) if settings.learn_alpha else None
-        if ended:
-            warnings.warn(ended, UserWarning, stacklevel=4)
-
-    def _keep(self, model: GaP, history: History, settings: Settings, *, converged: bool) -> None:
+    def _keep(self, fitted: Fitted, task: Task) -> None:
         """Set what every algorithm leaves, and drop what an earlier fit left."""
         for name in ("log_likelihood_", "certificate_"):
             if hasattr(self, name):
                 delattr(self, name)
+        model = fitted.model
         self.model_ = model
         self.components_ = model.W.T.copy()
         self.alpha_ = model.alpha.copy()
-        self.rank_ = int((model.shares > settings.prune_tol).sum())
-        self.n_iter_ = len(history)
-        self.converged_ = converged
-        self.history_ = history.arrays(model.n_components)
-        self.n_features_in_ = model.n_features
+        self.rank_ = int((model.shares > task.settings.prune_tol).sum())
+        self.n_iter_ = len(fitted.history)
+        self.converged_ = fitted.converged
+        self.history_ = fitted.history.arrays(model.n_components)
+        self.feature_counts_ = task.feature_counts()
+        if fitted.exact is not None:
+            self.log_likelihood_, self.certificate_ = fitted.exact
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

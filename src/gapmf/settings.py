@@ -53,8 +53,10 @@ class Settings:
     init: str | Array
     """One of `STARTS`, or W (F, K) to start from."""
     n_init: int
+    smoothing: float
     prune_tol: float
     score_every: int
+    verbose: int
     callbacks: tuple[Any, ...]
 
     @property
@@ -86,8 +88,10 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         tol=check_number(given["tol"], "tol", least=0.0),
         init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
         n_init=n_init,
+        smoothing=check_smoothing(given["smoothing"]),
         prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
         score_every=check_whole(given["score_every"], "score_every", least=0),
+        verbose=check_verbose(given["verbose"]),
         callbacks=_check_callbacks(given["callbacks"]),
     )
 
@@ -138,6 +142,19 @@ def _check_sweeps(given: dict[str, Any], name: str, least: int) -> int:
             f"which chooses its sweeps itself: leave {name} out"
         )
     return check_whole(value, name, least=least)
+
+
+def check_smoothing(value: Any) -> float:
+    """The weight of the background, in [0, 1)."""
+    weight = check_number(value, "smoothing", least=0.0)
+    if weight >= 1.0:
+        raise InvalidInputError(f"smoothing must be below 1, but is {value!r}")
+    return weight
+
+
+def check_verbose(value: Any) -> int:
+    """How much to tell: a whole number, or a bool."""
+    return int(value) if isinstance(value, bool) else check_whole(value, "verbose", least=0)
 
 
 def _check_callbacks(callbacks: Any) -> tuple[Any, ...]:

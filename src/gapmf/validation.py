@@ -65,12 +65,13 @@ def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArra
 
 
 def check_entries(array: NDArray[np.float64], name: str) -> None:
-    """Raise at the first entry of a matrix that is not finite and 0 or more."""
+    """Raise at the first entry of an array that is not finite and 0 or more."""
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
-        i, j = np.unravel_index(int(bad.argmax()), array.shape)
+        place = np.unravel_index(int(bad.argmax()), array.shape)
+        where = ", ".join(str(i) for i in place)
         raise InvalidInputError(
-            f"{name}[{i}, {j}] is {array[i, j]}: the entries of {name} must be finite and 0 or more"
+            f"{name}[{where}] is {array[place]}: the entries of {name} must be finite and 0 or more"
         )
 
 

@@ -68,17 +68,24 @@ class ExactExpectation:
     learn_alpha : {None, "component", "shared"}
         Whether fits to these data learn α as well, for each component or one for all. Every
         E-step then has what the slope by α needs, on about 1.6 times as many nodes a stick.
+    weights : array, (N,), optional
+        How many times each sample counts: positive numbers, 1 by default.
     """
 
     def __init__(
-        self, X: sp.csr_array, n_jobs: int | None = None, learn_alpha: str | None = None
+        self,
+        X: sp.csr_array,
+        n_jobs: int | None = None,
+        learn_alpha: str | None = None,
+        weights: Array | None = None,
     ) -> None:
+        weights = np.ones(X.shape[0]) if weights is None else weights
         first, inverse = distinct_rows(X)
         self.rows: sp.csr_array = X[first]
-        self.times = np.bincount(inverse).astype(float)
-        self.n_samples, self.n_features = X.shape
-        self.n_tokens = float(X.data.sum())
-        self.mean_counts: Array = np.asarray(X.sum(axis=0)) / X.shape[0]
+        self.times: Array = np.asarray(np.bincount(inverse, weights), dtype=np.float64)
+        self.n_samples, self.n_features = float(weights.sum()), X.shape[1]
+        self.n_tokens = float(X.sum(axis=1) @ weights)
+        self.mean_counts: Array = np.asarray(X.T @ weights) / self.n_samples
         self.n_jobs = n_jobs
         self.learn_alpha = learn_alpha
         self.totals = np.asarray(self.rows.sum(axis=1)).astype(np.int64)

@@ -8,6 +8,8 @@ is expected of a component does not depend on the scale of W.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,6 +66,17 @@ class Momentum:
         velocity[low] = 0.0  # lifted, not moving
         self._velocity = velocity, np.log(alpha / before.alpha)
         return GaP(means * (em.beta / alpha), alpha, em.beta)
+
+    def pack(self) -> dict[str, Any]:
+        """All that changes on the way."""
+        velocity = None if self._velocity is None else list(self._velocity)
+        return {"friction": self.friction, "floor": self.floor, "velocity": velocity}
+
+    def unpack(self, tree: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.friction, self.floor = tree["friction"], tree["floor"]
+        velocity = tree["velocity"]
+        self._velocity = None if velocity is None else (velocity[0], velocity[1])
 
 
 def _means(model: GaP) -> Array:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from gapmf.dispersion import fit_alpha
 from gapmf.em import start
 from gapmf.em.record import History
-from gapmf.em.schedules import Adaptive, MStep, Outcome, Pace, Rule, Saem, Walk
+from gapmf.em.schedules import Adaptive, MStep, Pace, Rule, Saem
+from gapmf.em.state import Tree, pack_model, unpack_model
+from gapmf.em.walk import Keep, Outcome, Walk
 from gapmf.engines.base import Engine, Sweeps
 from gapmf.m_steps import Statistics, update_c, update_ch
 from gapmf.model import GaP
@@ -47,12 +49,25 @@ def m_step(settings: Settings) -> MStep:
     return learn
 
 
-def fit(engine: Engine, settings: Settings, rng: np.random.Generator, history: History) -> Outcome:
-    """Fit by the schedule of the settings."""
-    model = first_model(engine, settings, rng)
+def fit(
+    engine: Engine,
+    settings: Settings,
+    rng: np.random.Generator,
+    history: History,
+    keep: Keep | None = None,
+    begun: Tree | None = None,
+) -> Outcome:
+    """Fit by the schedule of the settings.
+
+    `keep` is offered, after every iteration, what there is to go on from, but for the engine's
+    state, the generator's and the history; these must be as they were when it is `begun`.
+    """
     if settings.schedule == "paper":
-        return Outcome(_fit_paper(engine, model, settings, history), False, False)
-    return _walk(engine, settings, rng, history)(model)
+        if begun is None:
+            begun = {"model": pack_model(first_model(engine, settings, rng)), "n_sweeps": 0}
+        return Outcome(_fit_paper(engine, begun, settings, history, keep), False, False)
+    walk = _walk(engine, settings, rng, history, keep)
+    return walk.resume(begun) if begun else walk(first_model(engine, settings, rng))
 
 
 def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
@@ -62,7 +77,13 @@ def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
     return walk.short(first_model(engine, settings, rng))
 
 
-def _walk(engine: Engine, settings: Settings, rng: np.random.Generator, history: History) -> Walk:
+def _walk(
+    engine: Engine,
+    settings: Settings,
+    rng: np.random.Generator,
+    history: History,
+    keep: Keep | None = None,
+) -> Walk:
     n_parameters = settings.alpha.size * int((engine.totals > 0).sum())
 
     def restart() -> GaP:
@@ -79,6 +100,7 @@ def _walk(engine: Engine, settings: Settings, rng: np.random.Generator, history:
         restart=restart if isinstance(settings.init, str) and settings.init == "mean" else None,
         max_iter=settings.max_iter,
         history=history,
+        keep=keep,
     )
 
 
@@ -106,7 +128,9 @@ def _start(kind: str, engine: Engine, settings: Settings, rng: np.random.Generat
     return GaP(W, settings.alpha, settings.beta)
 
 
-def _fit_paper(engine: Engine, model: GaP, settings: Settings, history: History) -> GaP:
+def _fit_paper(
+    engine: Engine, begun: Tree, settings: Settings, history: History, keep: Keep | None
+) -> GaP:
     """The paper's protocol: so many iterations, each from the last draw of the one before.
 
     MCEM-H needs H alone, so its C is an expectation by definition.
@@ -118,10 +142,16 @@ def _fit_paper(engine: Engine, model: GaP, settings: Settings, history: History)
         sizes=settings.learn_alpha is not None,
     )
     step = m_step(settings)
-    n_sweeps = 0
-    for _ in range(settings.max_iter):
+    model, n_sweeps = unpack_model(begun["model"]), begun["n_sweeps"]
+
+    def pack() -> Tree:
+        return {"model": pack_model(model), "n_sweeps": n_sweeps}
+
+    while len(history) < settings.max_iter:
         model = step(engine.advance(model, sweeps), model)
         n_sweeps += sweeps.n_burn_in + sweeps.n_draws
         if history.add(model, n_sweeps=n_sweeps):
             break
+        if keep is not None:
+            keep(pack)
     return model

@@ -40,6 +40,8 @@ class Iteration:
     model: GaP = field(repr=False)
 
 
+HISTORY = ("seconds", "n_sweeps", "norms", "log_likelihood")
+
 Callback = Callable[[Iteration], Any]
 
 
@@ -80,6 +82,20 @@ class History:
         self._begin += time.perf_counter() - now
         self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
         return self.stopped
+
+    def pack(self) -> dict[str, Any]:
+        """What there is so far."""
+        K = self._rows[0][2].size if self._rows else 1
+        return self.arrays(K)
+
+    def unpack(self, tree: dict[str, Any]) -> None:
+        """Go on from there: the clock too."""
+        columns = (tree[name] for name in HISTORY)
+        self._rows = [
+            (float(seconds), int(n_sweeps), norms, float(value))
+            for seconds, n_sweeps, norms, value in zip(*columns, strict=True)
+        ]
+        self._begin = time.perf_counter() - (self._rows[-1][0] if self._rows else 0.0)
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
         """The history as arrays, one entry an iteration."""

@@ -1,7 +1,6 @@
 """Schedules of Monte Carlo EM that watch what they gain: "adaptive" and "saem".
 
-Both go in windows of iterations. At the end of a window an E-step tells what was gained since the
-end of the window before, and how surely. No decision reads a clock.
+Both go in windows of iterations, and decide between two of them how to go on: see `walk`.
 """
 
 from __future__ import annotations
@@ -9,24 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.em.gain import Gain, Point, gain
+from gapmf.em.gain import Gain
 from gapmf.em.momentum import Momentum
-from gapmf.em.record import History
-from gapmf.em.start import are_alike
-from gapmf.engines.base import Engine, Sweeps
+from gapmf.em.state import pack_statistics, unpack_statistics
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
 MStep = Callable[[Statistics, GaP], GaP]
+Tree = dict[str, Any]
 
 ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
-RESTARTS = 2  # at a random point, when all components stay alike
 MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
 DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
 
@@ -88,6 +85,12 @@ class Pace(Protocol):
 
     def turn(self, gained: Gain, little: bool) -> Turn:
         """What to do after a window that gained so much."""
+
+    def pack(self) -> Tree:
+        """All that changes on the way."""
+
+    def unpack(self, tree: Tree) -> None:
+        """Go on from there."""
 
 
 class Adaptive:
@@ -152,6 +155,19 @@ class Adaptive:
             self._draw(2 * self.n_draws)
             return Turn.FROM_REST
         return Turn.ON
+
+    def pack(self) -> Tree:
+        """All that changes on the way."""
+        return {
+            "n_draws": self.n_draws,
+            "n_iter": self.n_iter,
+            "momentum": self._momentum.pack(),
+        }
+
+    def unpack(self, tree: Tree) -> None:
+        """Go on from there."""
+        self.n_draws, self.n_iter = tree["n_draws"], tree["n_iter"]
+        self._momentum.unpack(tree["momentum"])
 
 
 class Saem:
@@ -220,100 +236,18 @@ class Saem:
         self._rewind()
         return Turn.ON
 
+    def pack(self) -> Tree:
+        """All that changes on the way."""
+        return {
+            "mean": pack_statistics(self._mean),
+            "averaging": self._averaging,
+            "n_draws": self.n_draws,
+            "j": self._j,
+            "way": self._way,
+        }
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a schedule came to; `alike` if all components stayed the same."""
-
-    model: GaP
-    converged: bool
-    alike: bool
-
-
-class Walk:
-    """A fit by one of the paces.
-
-    Parameters
-    ----------
-    engine, pace, rule
-    sizes : bool
-        Whether M-steps need the histogram of L.
-    restart : callable, optional
-        Makes a model to start from when all components have stayed alike.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        pace: Pace,
-        rule: Rule,
-        *,
-        sizes: bool,
-        restart: Callable[[], GaP] | None,
-        max_iter: int,
-        history: History,
-    ) -> None:
-        self._engine, self._pace, self._rule = engine, pace, rule
-        self._sizes, self._restart = sizes, restart
-        self._max_iter, self._history = max_iter, history
-        self._n_sweeps = 0
-
-    def __call__(self, model: GaP) -> Outcome:
-        """Go from `model` until the rule is met, or there are no iterations left."""
-        history, pace = self._history, self._pace
-        restarts = 0
-        resting = False
-        before: Point | None = None
-        while True:
-            model, total = self._window(model)
-            if history.stopped:
-                return Outcome(model, False, False)
-            rest = pace.resting_point(model, total)
-            if len(history) >= self._max_iter:
-                # On the way an average lags behind; at rest it has less noise.
-                return Outcome(rest if resting else model, False, False)
-            here = self._look(rest)
-            if before is not None:
-                gained = gain(before, here)
-                turn = pace.turn(gained, self._rule.met(gained, pace.way))
-                resting = turn is not Turn.ON
-                if turn is Turn.STOP:
-                    alike = are_alike(here.statistics, self._engine.n_samples)
-                    if not alike or self._restart is None or restarts == RESTARTS:
-                        return Outcome(here.model, True, alike)
-                    restarts += 1
-                    pace.begin()
-                    model, before = self._restart(), None
-                    continue
-                if turn is Turn.FROM_REST:
-                    model = here.model
-            before = here
-
-    def short(self, model: GaP) -> GaP:
-        """A short way from a model that is near: two windows to move, and one of little noise."""
-        self._pace.begin()
-        for _ in range(2):
-            model, _ = self._window(model)
-        self._pace.settle()
-        model, total = self._window(model)
-        return self._pace.resting_point(model, total)
-
-    def _draw(self, model: GaP, n_draws: int) -> Statistics:
-        self._n_sweeps += n_draws
-        return self._engine.advance(model, Sweeps(n_draws, expectations=True, sizes=self._sizes))
-
-    def _look(self, model: GaP) -> Point:
-        n_look = self._pace.n_look
-        return Point(model, self._draw(model, n_look), n_look)
-
-    def _window(self, model: GaP) -> tuple[GaP, Statistics]:
-        """A window of iterations: the model after it, and all its statistics together."""
-        total: Statistics | None = None
-        for _ in range(min(self._pace.n_iter, self._max_iter - len(self._history))):
-            statistics = self._draw(model, self._pace.n_draws)
-            total = statistics if total is None else total + statistics
-            model = self._pace.step(model, statistics)
-            if self._history.add(model, n_sweeps=self._n_sweeps):
-                break
-        assert total is not None
-        return model, total
+    def unpack(self, tree: Tree) -> None:
+        """Go on from there."""
+        self._mean = unpack_statistics(tree["mean"])
+        self._averaging, self.n_draws = tree["averaging"], tree["n_draws"]
+        self._j, self._way = tree["j"], tree["way"]

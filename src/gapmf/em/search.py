@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,32 +27,44 @@ class Search:
     """What a search found.
 
     `stuck`: all columns have one direction though a perturbed start gains, so the fit did not
-    leave its symmetric starting point.
+    leave its symmetric starting point. `interrupted`: by Ctrl-C, and this is what there was.
     """
 
     fit: Fit
     history: History
-    stuck: bool
+    stuck: bool = False
+    interrupted: bool = False
 
 
 def search(expect: ExactExpectation, settings: Settings, rng: np.random.Generator) -> Search:
     """The best of `n_init` starts; for "exact" columns are then exchanged and regrown."""
-    best: tuple[Fit, History] | None = None
-    for i in range(settings.n_init):
-        history = History(settings.callbacks)
-        W = _start(expect.mean_counts, settings, rng)
-        fit = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
-        if best is None or fit.expectation.log_likelihood > best[0].expectation.log_likelihood:
-            best = fit, history
-        if history.stopped:
-            break
-    assert best is not None
-    fit, history = best
-    room = settings.max_iter - len(history) - 1
-    if settings.algorithm == "exact" and room > 0:
-        fit = improve(expect, fit, max_iter=room, history=history)
-    stuck = not fit.too_costly and _did_not_leave(expect, fit, rng, settings.tol)
-    return Search(fit, history, stuck)
+    best: Search | None = None
+    history = History()
+    try:
+        for i in range(settings.n_init):
+            history = History(settings.callbacks)
+            W = _start(expect.mean_counts, settings, rng)
+            fit = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
+            value = fit.expectation.log_likelihood
+            if best is None or value > best.fit.expectation.log_likelihood:
+                best = Search(fit, history)
+            if history.stopped:
+                break
+        assert best is not None
+        fit, history = best.fit, best.history
+        room = settings.max_iter - len(history) - 1
+        if settings.algorithm == "exact" and room > 0:
+            fit = improve(expect, fit, max_iter=room, history=history)
+        best = Search(fit, history)
+        stuck = not fit.too_costly and _did_not_leave(expect, fit, rng, settings.tol)
+        return replace(best, stuck=stuck)
+    except KeyboardInterrupt:
+        if best is not None:
+            return replace(best, interrupted=True)
+        if history.model is None:
+            raise
+        fit = Fit(history.model, expect(history.model), False)
+        return Search(fit, history, interrupted=True)
 
 
 def _start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:

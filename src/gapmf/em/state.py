@@ -1,0 +1,82 @@
+"""What a fit is made of as trees of plain values and arrays, and back: bit by bit the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gapmf.em.gain import Point
+from gapmf.errors import InvalidInputError
+from gapmf.m_steps import Statistics
+from gapmf.model import GaP
+
+Tree = dict[str, Any]
+
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+def pack_model(model: GaP) -> Tree:
+    """W, α and β."""
+    return {"W": model.W, "alpha": model.alpha, "beta": model.beta}
+
+
+def unpack_model(tree: Tree) -> GaP:
+    """The model."""
+    return GaP(tree["W"], tree["alpha"], tree["beta"])
+
+
+def pack_statistics(s: Statistics | None) -> Tree | None:
+    """The sums of an E-step, if there are any."""
+    return None if s is None else dict(vars(s))
+
+
+def unpack_statistics(tree: Tree | None) -> Statistics | None:
+    """The sums."""
+    return None if tree is None else Statistics(**tree)
+
+
+def pack_point(point: Point | None) -> Tree | None:
+    """A model and its statistics, if there are any."""
+    if point is None:
+        return None
+    return {
+        "model": pack_model(point.model),
+        "statistics": pack_statistics(point.statistics),
+        "n_draws": point.n_draws,
+    }
+
+
+def unpack_point(tree: Tree | None) -> Point | None:
+    """The point."""
+    if tree is None:
+        return None
+    statistics = unpack_statistics(tree["statistics"])
+    assert statistics is not None
+    return Point(unpack_model(tree["model"]), statistics, tree["n_draws"])
+
+
+def pack_rng(rng: np.random.Generator) -> Tree:
+    """The state of a generator."""
+    return _with_arrays_of(np.uint64, rng.bit_generator.state)
+
+
+def unpack_rng(tree: Tree) -> np.random.Generator:
+    """A generator that goes on from there."""
+    name = tree["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise InvalidInputError(f"there is no bit generator {name!r}")
+    bits = getattr(np.random, name)()
+    bits.state = _with_arrays_of(np.uint32, tree) if name == "MT19937" else tree
+    return np.random.Generator(bits)
+
+
+def _with_arrays_of(dtype: type[np.unsignedinteger[Any]], tree: Mapping[str, Any]) -> Tree:
+    """A copy of a tree in which all arrays have one dtype."""
+    return {
+        name: _with_arrays_of(dtype, node)
+        if isinstance(node, dict)
+        else (node.astype(dtype) if isinstance(node, np.ndarray) else node)
+        for name, node in tree.items()
+    }

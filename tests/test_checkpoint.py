@@ -1,0 +1,214 @@
+"""A fit that is killed goes on to the same bits."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from gapmf import GammaPoissonMF, GaP, checkpoint, storage
+from gapmf.errors import InvalidInputError, StorageError, TooCostlyError
+
+
+class Killed(BaseException):
+    """What no handler of errors catches."""
+
+
+def counts(seed=0, N=25):
+    rng = np.random.default_rng(seed)
+    return GaP(rng.gamma(0.3, 10.0, (12, 3)), alpha=0.5).sample(N, random_state=seed)
+
+
+def killed_at(n, **parameters):
+    """An estimator whose fit is killed in the n-th iteration of all."""
+    seen = [0]
+
+    def kill(record):
+        seen[0] += 1
+        if seen[0] == n:
+            raise Killed
+
+    return GammaPoissonMF(**parameters, callbacks=[kill])
+
+
+FITS = {
+    "adaptive": {"tol": 1e-3},
+    "alpha": {"learn_alpha": True, "tol": 1e-4},
+    "saem": {"schedule": "saem", "learn_alpha": "shared", "tol": 1e-3},
+    "paper": {"schedule": "paper", "n_draws": 2, "n_burn_in": 1, "max_iter": 40},
+    "mcem-h": {"algorithm": "mcem-h", "schedule": "paper", "n_draws": 2, "max_iter": 30},
+    "mcem-ch": {"algorithm": "mcem-ch", "tol": 1e-3},
+    "starts": {"n_init": 3, "init": "random", "tol": 1e-3, "score_every": 7},
+    "alike": {"n_components": 2, "alpha": 50.0, "tol": 1e-3},  # restarts at random points
+    "exact": {"algorithm": "exact", "n_components": 2},
+    "em-c": {"algorithm": "em-c", "n_components": 2, "n_init": 2},
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:the learned α is at its bound")
+@pytest.mark.parametrize("name", FITS)
+def test_a_killed_fit_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_SHARE", 0.0)
+    X = counts()
+    parameters = {"n_components": 3, "random_state": 4} | FITS[name]
+    seen = []
+    whole = GammaPoissonMF(**parameters, callbacks=[seen.append]).fit(X)
+    total = len(seen)  # of all starts
+    for n in sorted({1, 21, total // 2, total - 1}):
+        path = tmp_path / f"{n}"
+        with pytest.raises(Killed):
+            killed_at(n, **parameters, checkpoint=path).fit(X)
+        again = GammaPoissonMF.resume(path, X) if path.exists() else whole
+        assert path.exists() or n == 1  # before the first iteration had ended
+        np.testing.assert_array_equal(again.components_, whole.components_)
+        np.testing.assert_array_equal(again.alpha_, whole.alpha_)
+        for part in ("n_sweeps", "norms", "log_likelihood"):
+            np.testing.assert_array_equal(again.history_[part], whole.history_[part])
+        assert again.converged_ == whole.converged_
+        np.testing.assert_array_equal(again.transform(X), whole.transform(X))
+        assert (np.diff(again.history_["seconds"]) > 0).all()
+
+
+SCRIPT = """
+import sys, time
+import numpy as np, scipy.sparse as sp
+from gapmf import GammaPoissonMF, checkpoint
+checkpoint.EVERY_SECONDS = 0.02
+X = sp.load_npz(sys.argv[1])
+path = sys.argv[2]
+begun = []
+def slow(record):
+    if not begun:
+        print("here", flush=True)
+    begun.append(record.iteration)
+    time.sleep(0.02)
+if sys.argv[3] == "resume":
+    est = GammaPoissonMF.resume(path, X, callbacks=[slow], n_jobs=2)
+else:
+    est = GammaPoissonMF(
+        3, learn_alpha=True, n_init=2, random_state=1, checkpoint=path, callbacks=[slow]
+    ).fit(X)
+est.save(sys.argv[4])
+"""
+
+
+def test_kill_9_at_ten_random_moments(tmp_path):
+    """Each time the fit goes on in a new process; at the end W has the same bits."""
+    X = sp.csr_array(counts(N=60))
+    sp.save_npz(tmp_path / "X.npz", X)
+    path, out = tmp_path / "fit", tmp_path / "model"
+    rng = np.random.default_rng(0)
+    code = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path / "X.npz"), str(path)]
+    n_killed = n_resumed = 0
+    while True:
+        how = "resume" if path.exists() else "fit"
+        n_resumed += how == "resume"
+        with subprocess.Popen([*code, how, str(out)], stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout.readline() == "here\n"
+            if n_killed < 10:
+                time.sleep(rng.uniform(0.02, 0.5))
+                if run.poll() is None:
+                    run.kill()
+                    n_killed += 1
+            assert run.wait(timeout=120) in (0, -9)
+        if out.exists():
+            break
+    assert n_killed == 10
+    assert n_resumed >= 5
+    whole = GammaPoissonMF(3, learn_alpha=True, n_init=2, random_state=1).fit(X)
+    found = GammaPoissonMF.load(out)
+    np.testing.assert_array_equal(found.components_, whole.components_)
+    np.testing.assert_array_equal(found.score_samples(X), whole.score_samples(X))
+
+
+def a_checkpoint(path, **changes):
+    parameters = {"n_components": 2, "random_state": 0, "checkpoint": path} | changes
+    with pytest.raises(Killed):
+        killed_at(5, **parameters).fit(counts())
+    return path
+
+
+def test_a_checkpoint_is_not_overwritten_but_by_its_own_fit(tmp_path):
+    path = a_checkpoint(tmp_path / "fit")
+    before = path.read_bytes()
+    with pytest.raises(InvalidInputError, match="did not end: go on from it with"):
+        GammaPoissonMF(2, checkpoint=path).fit(counts())
+    assert path.read_bytes() == before
+    first = GammaPoissonMF.resume(path, counts())
+    # Now it is the checkpoint of a fit that ended: of no use but to be read again, or replaced.
+    again = GammaPoissonMF.resume(path, counts())
+    np.testing.assert_array_equal(again.components_, first.components_)
+    np.testing.assert_array_equal(again.transform(counts()), first.transform(counts()))
+    assert again.get_params() == first.get_params()
+    GammaPoissonMF(2, random_state=1, checkpoint=path).fit(counts())
+
+
+def test_resume_checks_what_it_is_given(tmp_path):
+    path = a_checkpoint(tmp_path / "fit")
+    with pytest.raises(InvalidInputError, match=r"is not what the fit of .* was given"):
+        GammaPoissonMF.resume(path, counts(seed=1))
+    with pytest.raises(InvalidInputError, match=r"is not what the fit of .* was given"):
+        GammaPoissonMF.resume(path, counts(), sample_weight=np.full(25, 2))
+    with pytest.raises(InvalidInputError, match="resume cannot change tol: only n_jobs, verbose"):
+        GammaPoissonMF.resume(path, counts(), tol=1.0)
+    with pytest.raises(StorageError, match="checkpoint"):
+        GammaPoissonMF.load(path)
+    with pytest.raises(FileNotFoundError):
+        GammaPoissonMF.resume(tmp_path / "nowhere", counts())
+    elsewhere = tmp_path / "elsewhere"
+    est = GammaPoissonMF.resume(path, counts(), checkpoint=elsewhere, n_jobs=2, verbose=0)
+    assert (est.n_jobs, est.checkpoint) == (2, elsewhere)
+    assert storage.read(elsewhere, "checkpoint")["finished"]
+    assert not storage.read(path, "checkpoint")["finished"]
+
+
+def test_foreign_files_are_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    with pytest.raises(StorageError, match="not a gapmf file"):
+        GammaPoissonMF(2, checkpoint=path).fit(counts())
+    assert path.read_text() == "mine"
+
+
+def test_a_fit_that_is_refused_leaves_nothing(tmp_path):
+    path = tmp_path / "fit"
+    X = np.random.default_rng(0).poisson(300.0, (20, 30))
+    with pytest.raises(TooCostlyError):
+        GammaPoissonMF(8, algorithm="exact", checkpoint=path).fit(X)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_checkpoint_of_an_interrupted_fit_can_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+
+    def stop(record):
+        if record.iteration == 30:
+            raise KeyboardInterrupt
+
+    est = GammaPoissonMF(2, random_state=0, checkpoint=tmp_path / "fit", callbacks=[stop])
+    with pytest.warns(ConvergenceWarning, match="was interrupted after 30 iterations"):
+        est.fit(counts())
+    assert est.n_iter_ == 30
+    whole = GammaPoissonMF(2, random_state=0).fit(counts())
+    again = GammaPoissonMF.resume(tmp_path / "fit", counts())
+    np.testing.assert_array_equal(again.components_, whole.components_)
+
+
+@pytest.mark.parametrize("generator", [np.random.default_rng(3), np.random.RandomState(3)])
+def test_generators_go_on_too(generator, tmp_path):
+    path = tmp_path / "fit"
+    fit = {"n_components": 2, "n_init": 2, "tol": 1e-3}
+    whole = GammaPoissonMF(**fit, random_state=copy.deepcopy(generator)).fit(counts())
+    with pytest.raises(Killed):
+        killed_at(5, **fit, random_state=generator, checkpoint=path).fit(counts())
+    again = GammaPoissonMF.resume(path, counts())
+    np.testing.assert_array_equal(again.components_, whole.components_)
