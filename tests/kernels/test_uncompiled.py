@@ -56,6 +56,7 @@ def some_steps():
         sample.counts,
         sample.p,
         sample.alpha,
+        np.array([0.5, 2.0]),
         shapes[0],
         (key, np.uint64(3)),
         at,

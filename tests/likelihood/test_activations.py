@@ -12,6 +12,7 @@ from scipy import stats
 from gapmf import (
     GammaPoissonMF,
     GaP,
+    fits,
     log_marginal_likelihood,
     posterior_activations,
     posterior_moments,
@@ -163,7 +164,7 @@ def test_scores_on_the_way(monkeypatch):
     # A score that takes its time must not show in the seconds.
     import time
 
-    monkeypatch.setattr(GammaPoissonMF, "_value", lambda *_: (time.sleep(0.05), 0.0)[1])
+    monkeypatch.setattr(fits.Draws, "_value", lambda *_: (time.sleep(0.05), 0.0)[1])
     slow = GammaPoissonMF(2, score_every=1, tol=1e3, random_state=0).fit(X)
     assert slow.history_["seconds"][-1] < 0.5 * 0.05 * slow.n_iter_
     with pytest.raises(InvalidInputError, match="score_every must be a whole number, 0 or more"):

@@ -77,9 +77,10 @@ def test_chib_is_unbiased_for_chains_of_any_length(W, alpha, v, monkeypatch):
     assert abs(ratios.mean() - 1.0) < 4 * error
 
 
+@pytest.mark.parametrize("guide", [[0.0, 0.0, 0.0], [1.0, 0.2, 3.0]])
 @pytest.mark.parametrize(("W", "alpha", "v"), CASES[:2])
-def test_the_inverse_is_unbiased_from_exact_draws(W, alpha, v):
-    """Of reverse runs with few particles, around exact posterior draws."""
+def test_the_inverse_is_unbiased_from_exact_draws(W, alpha, v, guide):
+    """Of reverse runs with few particles, around exact posterior draws, whatever the guide."""
     model, sample, factor = a_sample(W, alpha, v)
     sizes, law = law_of_sizes(v, model)
     rng = np.random.default_rng(0)
@@ -87,7 +88,8 @@ def test_the_inverse_is_unbiased_from_exact_draws(W, alpha, v):
     ratios = []
     for name, m in enumerate(rng.choice(len(law), size=8000, p=law)):
         value = estimate_above(
-            np.arange(len(v)), sample.counts, sample.p, sample.alpha, model.alpha + sizes[m],
+            np.arange(len(v)), sample.counts, sample.p, sample.alpha,
+            np.array(guide[: len(alpha)]), model.alpha + sizes[m],
             (np.uint64(2), np.uint64(name)), at, path,
         )  # fmt: skip
         ratios.append(np.exp(factor - value - sample.constant))

@@ -25,13 +25,14 @@ def keep_identity(at):
 
 
 @kernel()
-def draw_sizes(features, counts, p, alpha, K, stream, n_burn_in, at, shapes):
+def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shapes):
     """α + L after each sweep but the first n_burn_in, shapes (n_draws, K × P), by columns met.
 
-    K is the number of columns that the sample meets.
+    K is the number of columns that the sample meets; guide (columns,) is for the pass over the
+    tokens.
     """
     J, P = features.size, at.weight.size
-    estimate(features, counts, p, alpha, stream, 1, at)
+    estimate(features, counts, p, alpha, guide, stream, at)
     total = 0.0
     for i in range(P):
         total += at.weight[i]

@@ -62,7 +62,13 @@ class Particles(NamedTuple):
     """(J × K4): the sample's rows of p, without the columns that cannot have produced it."""
     single_p: NDArray[np.float32]
     alpha: NDArray[np.float64]
-    """(K,): theirs."""
+    """(K,): theirs, and what is left of the guide."""
+    own_alpha: NDArray[np.float64]
+    """(K,): theirs alone."""
+    guide: NDArray[np.float64]
+    """(K,): all of it."""
+    column: NDArray[np.int64]
+    """(K,): their numbers in the model."""
     placed: NDArray[np.int64]
     """(J,): the tokens of each entry that the particles have seen."""
     batch: NDArray[np.int64]
@@ -96,6 +102,9 @@ def make_particles(n_particles: int, K: int, n_entries: int) -> Particles:
         p=np.empty(n_entries * K4, f8),
         single_p=np.empty(n_entries * K4, f4),
         alpha=np.empty(K, f8),
+        own_alpha=np.empty(K, f8),
+        guide=np.empty(K, f8),
+        column=np.empty(K, np.int64),
         placed=np.empty(n_entries, np.int64),
         batch=np.empty(n_entries, np.int64),
         offset=np.empty(n_entries, f8),

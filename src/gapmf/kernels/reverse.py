@@ -8,7 +8,8 @@ logarithm errs upwards where that of `smc` errs downwards: together they are a b
 The path is made backwards. Among the tokens of an entry none is special, so those of the last
 round are any of them; without them, a Gibbs sweep, which is its own reverse, leads to the state
 before the move of the round before. Particles are resampled and moved after every round, so that
-the path can be made before the particles.
+the path can be made before the particles. After every round the guide retreats as well: α is
+α + s_r guide in round r, s_r being the part of the tokens that come in it or later.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gapmf.kernels.compiled import kernel
 from gapmf.kernels.moves import LEAST, move, padded
 from gapmf.kernels.particles import put, scale, tick
 from gapmf.kernels.philox import U, pair, uniform
-from gapmf.kernels.smc import SAFE, lay_out, plan_round, see_token
+from gapmf.kernels.smc import SAFE, follow, lay_out, plan_round, retreat, see_token
 from gapmf.kernels.variates import binomial, gamma
 
 GROWTH = 0.1  # a round, as a part of what has been seen
@@ -144,6 +145,16 @@ def fall(level, j, p, K4, K, g):
 
 
 @kernel()
+def to_come(placed, r):
+    """The part of the tokens that come in round r or later."""
+    R, n, m = placed.shape[0] - 1, 0, 0
+    for j in range(placed.shape[1]):
+        n += placed[R, j]
+        m += placed[r, j]
+    return (n - m) / n
+
+
+@kernel()
 def make_path(alpha, shape, K, stream, at, path):
     """The path backwards from a draw with α + L = shape, given all tokens."""
     placed, before, tokens, c, g, current = path
@@ -171,8 +182,9 @@ def make_path(alpha, shape, K, stream, at, path):
                 left -= 1
                 o -= 1
                 tokens[o] = k
+        left_of_guide = to_come(placed, r)
         for k in range(K):
-            current[k] = alpha[k]
+            current[k] = alpha[k] + left_of_guide * at.guide[k]
             for j in range(J):
                 current[k] += c[j, k]
             before[r, k] = current[k]
@@ -202,16 +214,18 @@ def choose_parents(total, stream, at):
 
 
 @kernel()
-def estimate_above(features, counts, p, alpha, shape, stream, at, path):
+def estimate_above(features, counts, p, alpha, guide, shape, stream, at, path):
     """log of an estimate of Eq. 31's second factor times Π v_f!, whose inverse is unbiased.
 
-    shape (K,) is α + L of a posterior draw; p (J, K) has a positive entry in every column.
+    shape (K,) is α + L of a posterior draw, guide (K,) as in `smc`; p (J, K) has a positive entry
+    in every column.
     """
     J, K, P = features.size, alpha.size, at.weight.size
     K4 = padded(K)
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
     lay_out(features, counts, p, alpha, stream, at)
+    follow(guide, K, at)
     placed, before, tokens = path.placed, path.before, path.tokens
     R = before.shape[0]
     plan_rounds(counts, at, placed)
@@ -220,7 +234,7 @@ def estimate_above(features, counts, p, alpha, shape, stream, at, path):
     put(at.g, 0, K4 * P, 0.0)
     put(at.h, 0, K4 * P, np.float32(0))
     for k in range(K):
-        put(at.shape, k * P, P, alpha[k])
+        put(at.shape, k * P, P, at.alpha[k])
     put(at.weight, 0, P, 1.0)
     result = 0.0
     o = 0
@@ -242,7 +256,8 @@ def estimate_above(features, counts, p, alpha, shape, stream, at, path):
                     scale(at.weight, P / total, P)
                     result += math.log(total / P)
                     total = float(P)
-        result += math.log(total / P)
+        (total, _squares), taken = retreat(to_come(placed, r + 1), K, at)
+        result += taken + math.log(total / P)
         if r < R - 1:
             choose_parents(total, stream, at)
             put(at.weight, 0, P, 1.0)

@@ -4,14 +4,22 @@ A particle is L, the sizes of the components after some of the tokens. The secon
 Eq. 31 times Π v_f! is the product, token by token, of Σ_k p_fk (α_k + L_k), averaged over what
 components the earlier tokens have; a token multiplies each particle's weight by that sum and then
 takes a component with probabilities proportional to its terms. When the weights have become
-uneven the particles are resampled, and each is moved by a Gibbs sweep over all tokens that it has
-seen: h given L, then L given h. Without the moves copies would stay copies, and early choices
-stand for ever.
+uneven the particles are resampled. And when the tokens seen have become some more they are moved,
+each by a Gibbs sweep over all of these: h given L, then L given h. Without the moves copies would
+stay copies, and early choices stand for ever. The moves have fixed times: a move that depended on
+the weights would make the estimate biased, which resampling does not.
 
 Tokens come in rounds, each some per cent of what has been seen, in which every entry has its
 share: at any time the seen tokens are much like the whole. An entry with many tokens in a round
 is seen as one batch: with θ ~ Dirichlet(α + L) the weight is (Σ_k p_fk θ_k)^m, and the batch is
 shared out given θ. So the time does not grow with the count, but with its logarithm.
+
+With a small α a component that nothing has gone to yet hardly gets a token, and particles that
+have gone different ways hardly meet again. A guide helps, sizes that a sample's components are
+expected to have: as long as tokens are to come, their part of the guide is added to α. When some
+have come the rest of it is less, and each weight is multiplied by Π_k (α_k + less)_L / (α_k +
+more)_L, (a)_L being a (a + 1) … (a + L − 1). At the end nothing of it is left. So the estimate is
+unbiased whatever the guide, and the better it is, the more even are the weights.
 """
 
 from __future__ import annotations
@@ -39,6 +47,8 @@ BATCH = 32  # with more tokens of an entry in a round, the round is seen in batc
 FEW = 2  # tokens of an entry that are then still seen one by one
 GROWTH = 0.1  # a round, as a part of what has been seen, at most
 EVEN = 0.5  # particles are resampled when their effective number, as a part, is below
+MOVE = 1.3  # particles are moved when so many times as many tokens have been seen
+LEVEL = 0.8  # the guide is made smaller when the tokens to come have become so much fewer
 SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 
 
@@ -73,8 +83,8 @@ def fine(total, squares, P):
 
 
 @kernel()
-def settle(total, squares, stream, J, K, n_moves, at):
-    """Resample and move when the weights are uneven; else rescale them.
+def settle(total, squares, stream, K, at):
+    """Resample when the weights are uneven; else rescale them.
 
     Gives the logarithm of what was taken out of the weights, and the relative variance that
     these weights leave in the estimate.
@@ -84,13 +94,23 @@ def settle(total, squares, stream, J, K, n_moves, at):
     if total * total < EVEN * P * squares:
         word, _ = pair(0, tick(stream, at.clock))
         resample(uniform(word), total, at)
-        for _ in range(n_moves):
-            move(stream, J, K, at)
-            for i in range(P):
-                at.parent[i] = i
+        copy_parents(K, at)
         return math.log(mean), squares / (total * total) - 1.0 / P
     scale(at.weight, 1.0 / mean, P)
     return math.log(mean), 0.0
+
+
+@kernel()
+def copy_parents(K, at):
+    """Every particle becomes its parent."""
+    P = at.weight.size
+    for k in range(K):
+        for i in range(P):
+            at.total[i] = at.shape[k * P + at.parent[i]]
+        for i in range(P):
+            at.shape[k * P + i] = at.total[i]
+    for i in range(P):
+        at.parent[i] = i
 
 
 @kernel()
@@ -152,6 +172,7 @@ def lay_out(features, counts, p, alpha, stream, at):
         for j in range(J):
             if p[features[j], k] > 0.0:
                 at.alpha[kept] = alpha[k]
+                at.column[kept] = k
                 kept += 1
                 break
     K4 = padded(kept)
@@ -187,10 +208,65 @@ def plan_round(part, counts, at):
 
 
 @kernel()
-def estimate(features, counts, p, alpha, stream, n_moves, at):
+def follow(guide, K, at):
+    """Add the guide to α."""
+    for k in range(K):
+        at.own_alpha[k] = at.alpha[k]
+        at.guide[k] = guide[at.column[k]]
+        at.alpha[k] += at.guide[k]
+
+
+@kernel()
+def retreat(left, K, at):
+    """Leave only a part of the guide, and take from the weights what the rest did to them.
+
+    Gives the sums of the weights and of their squares, and the logarithm of what was taken out.
+    """
+    P = at.weight.size
+    put(at.token, 0, P, 0.0)  # the logarithm of the weight
+    for k in range(K):
+        old, new = at.alpha[k], at.own_alpha[k] + left * at.guide[k]
+        if new < old:
+            at.alpha[k] = new
+            constant = math.lgamma(old) - math.lgamma(new)
+            for i in range(P):
+                shape = at.shape[k * P + i]
+                tokens = math.floor(shape - old + 0.5)
+                if tokens > 0:
+                    at.token[i] += math.lgamma(new + tokens) - math.lgamma(shape) + constant
+                at.shape[k * P + i] = new + tokens
+    top = -math.inf
+    for i in range(P):
+        top = max(top, at.token[i])
+    for i in range(P):
+        at.total[i] = math.exp(at.token[i] - top)
+    return multiply(at.weight, at.total, P), top
+
+
+@kernel()
+def adjust(total, squares, guided, to_come, stream, K, at):
+    """Whatever the weights need after some tokens: less of the guide, or other particles.
+
+    `guided` is the part of the guide that is there, `to_come` that of the tokens. Gives the sums
+    of the weights and of their squares, what is left of the guide, the logarithm of what was
+    taken out of the weights, and the relative variance that they leave.
+    """
+    taken = noise = 0.0
+    if to_come <= LEVEL * guided:
+        (total, squares), taken = retreat(to_come, K, at)
+        guided = to_come
+    if to_come > 0.0 and not fine(total, squares, at.weight.size):
+        more, noise = settle(total, squares, stream, K, at)
+        taken += more
+    return total, squares, guided, taken, noise
+
+
+@kernel()
+def estimate(features, counts, p, alpha, guide, stream, at):
     """log of an unbiased estimate of Eq. 31's second factor times Π v_f!, for one sample.
 
-    p (features, K) and alpha (K,) are the model's; features (J,) and counts (J,) the sample's.
+    p (features, K) and alpha (K,) are the model's; features (J,), counts (J,) and guide (K,) the
+    sample's.
     The second result is the relative variance that the estimate would have if moved particles
     were independent: too little where they are not.
     """
@@ -198,6 +274,7 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
     K = lay_out(features, counts, p, alpha, stream, at)
+    follow(guide, K, at)
     K4 = padded(K)
     for k in range(K4):
         put(at.shape, k * P, P, at.alpha[k] if k < K else 0.0)
@@ -213,6 +290,7 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
     result, variance = 0.0, 0.0
     goal, seen = 0.0, 0
     total, squares = float(P), float(P)
+    guided, mark = 1.0, 2
     while seen < n:
         goal += max(1.0, math.floor(part * goal))
         most = plan_round(min(1.0, goal / n), counts, at)
@@ -228,18 +306,28 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
                     )  # fmt: skip
                     at.placed[j] += 1
                     seen += 1
-                    if seen < n and not fine(total, squares, P):
-                        taken, noise = settle(total, squares, stream, J, K, n_moves, at)
+                    if n - seen <= LEVEL * n * guided or not fine(total, squares, P):
+                        total, squares, guided, taken, noise = adjust(
+                            total, squares, guided, (n - seen) / n, stream, K, at
+                        )
                         result += taken
                         variance += noise
+                    if mark <= seen < n:
+                        mark = math.ceil(MOVE * seen)
+                        move(stream, J, K, at)
         if most > singly:
             (total, squares), taken, m = see_batches(seen, stream, J, K, at)
             result += taken
             seen += m
-            if seen < n and not fine(total, squares, P):
-                taken, noise = settle(total, squares, stream, J, K, n_moves, at)
+            if n - seen <= LEVEL * n * guided or not fine(total, squares, P):
+                total, squares, guided, taken, noise = adjust(
+                    total, squares, guided, (n - seen) / n, stream, K, at
+                )
                 result += taken
                 variance += noise
+            if mark <= seen < n:
+                mark = math.ceil(MOVE * seen)
+                move(stream, J, K, at)
     if n > 0:
         result += math.log(total / P)
         variance += squares / (total * total) - 1.0 / P
@@ -247,11 +335,11 @@ def estimate(features, counts, p, alpha, stream, n_moves, at):
 
 
 @kernel()
-def estimates(rows, features, counts, p, alpha, key, names, n_moves, at, values, variances):
-    """`estimate` for samples rows[n] to rows[n + 1], each from the stream of its name."""
+def estimates(rows, features, counts, p, alpha, guides, key, names, at, values, variances):
+    """`estimate` for samples rows[n] to rows[n + 1], with guides[n], from the stream names[n]."""
     for n in range(names.size):
         lo, hi = rows[n], rows[n + 1]
         stream = (key, names[n])
         values[n], variances[n] = estimate(
-            features[lo:hi], counts[lo:hi], p, alpha, stream, n_moves, at
+            features[lo:hi], counts[lo:hi], p, alpha, guides[n], stream, at
         )

@@ -77,6 +77,14 @@ def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
     JointCostSplit
         divergence, penalty and constant; the last depends on X and α alone. Their sum, `total`,
         is C_JL.
+
+    Examples
+    --------
+    >>> from gapmf import GaP, log_joint_likelihood, split_joint_cost
+    >>> model = GaP([[3.0, 0.5], [1.0, 2.0]])
+    >>> split = split_joint_cost([[4, 1]], [[1.0, 0.5]], model)
+    >>> round(split.total + log_joint_likelihood([[4, 1]], [[1.0, 0.5]], model), 10)
+    0.0
     """
     check_model(model)
     counts = check_counts(X, n_features=model.n_features)

@@ -69,12 +69,12 @@ def log_marginal_likelihood(
         Threads, in scikit-learn's meaning. The result does not depend on it.
     n_particles : int, optional
         What an estimate of a sample is made of: particles of "smc", in four independent
-        islands (by default 1024, and in proportion to K above 20 components), points of
+        islands (by default 384, and in proportion to K above 20 components), points of
         "importance" (1024), chains of "chib" (128), particles of "reverse" (512, in 16 runs).
         The variance falls, and the time grows, in proportion.
     escalate : bool
-        Whether "smc" gives 4 or 16 times as many to samples that need them, by a pilot run
-        with an eighth.
+        Whether "smc" gives 2 to 16 times as many to samples that need them, by a pilot run
+        with a sixteenth.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples. Samples that get more particles take up to 16 times as long.
@@ -157,6 +157,15 @@ def split_marginal_cost(
     random_state : None, int, Generator or RandomState
         For samples whose likelihood is estimated: see `log_marginal_likelihood`.
     n_jobs : int, optional
+
+    Examples
+    --------
+    >>> from gapmf import GaP, log_marginal_likelihood, split_marginal_cost
+    >>> model = GaP([[3.0, 0.5], [1.0, 2.0]])
+    >>> split = split_marginal_cost([[4, 1], [0, 0]], model)
+    >>> total = log_marginal_likelihood([[4, 1], [0, 0]], model).total
+    >>> round(split.total, 10) == round(-total / 2, 10)
+    True
     """
     ll = log_marginal_likelihood(X, model, random_state=random_state, n_jobs=n_jobs)
     data = -float(ll.per_sample.mean()) - log_normaliser(model)

@@ -156,5 +156,6 @@ def refuse_impossible(rows: sp.csr_array, W: Array) -> None:
         f, n = int(rows.indices[place]), int(np.searchsorted(rows.indptr, place, "right")) - 1
         raise InvalidInputError(
             f"feature {f} has counts in row {n}, but row {f} of W is all zero: the sample is "
-            "impossible under the model and has no posterior"
+            "impossible under the model and has no posterior; GammaPoissonMF's smoothing, a "
+            "background in every component, gives it one"
         )

@@ -19,6 +19,7 @@ from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
 from gapmf.likelihood.cost import MAX_MEMORY
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, leaves_a_choice, log_mean
+from gapmf.likelihood.guide import guide_cost, guides
 from gapmf.likelihood.sample import (
     N_PASSES,
     Sample,
@@ -58,7 +59,7 @@ def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
     moves = sweep_cost(rows, K) * per_run * N_RUNS / GROWTH
     tokens = sum_entries(rows.indptr, rows.data.astype(float))  # which come one by one
     singly = tokens * (0.5 * K + 3.0) * (per_run + K) * N_RUNS
-    cost = moves + singly + pilot_cost(rows, K, N_PILOT)
+    cost = moves + singly + pilot_cost(rows, K, N_PILOT) + guide_cost(rows, K, per_run * N_RUNS)
     return np.where(8.0 * tokens > MAX_MEMORY, np.inf, cost)
 
 
@@ -69,6 +70,7 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
+    guided = guides(rows, model, seed, N_RUNS * per_run, n_jobs)
 
     def estimate(n: int, sample: Sample) -> Mean:
         J, K = sample.p.shape
@@ -80,7 +82,8 @@ def log_factors(
         values = np.array(
             [
                 estimate_above(
-                    features, sample.counts, sample.p, sample.alpha, end,
+                    features, sample.counts, sample.p, sample.alpha,
+                    guided[n, sample.columns], end,
                     (seed, np.uint64(name)), at, path,
                 )
                 for end, name in zip(ends, names, strict=True)

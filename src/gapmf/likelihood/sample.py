@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from threadpoolctl import threadpool_limits
 
-from gapmf.kernels import chains
+from gapmf.kernels import chains, smc
 from gapmf.kernels.moves import HEAVY
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood import smc
 from gapmf.likelihood.estimates import Estimates, Mean, births_are_rare, leaves_a_choice
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.streams import CHAINS, stream_names
@@ -58,11 +57,15 @@ class Sample(NamedTuple):
             value = value + np.log(g @ self.p.T) @ self.counts
         return np.where(x.max(axis=1) < LARGEST_LOG, value, -np.inf)
 
+    def leaves_a_choice(self) -> bool:
+        """Whether what its tokens choose matters."""
+        return bool(leaves_a_choice(self.p, np.zeros(1, dtype=np.int64))[0])
+
     def may_miss_a_mode(self, n_particles: int) -> bool:
         """Whether so many particles or chains may all have missed what a small α hides."""
-        choice = leaves_a_choice(self.p, np.zeros(1, dtype=np.int64))[0]
         total = np.asarray(float(self.counts.sum()))
-        return bool(choice & births_are_rare(self.alpha.min(), total, n_particles))
+        rare = births_are_rare(self.alpha.min(), total, n_particles)
+        return self.leaves_a_choice() and bool(rare)
 
 
 def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
@@ -96,16 +99,33 @@ def estimate_each(
     return result
 
 
-def draw_shapes(sample: Sample, key: np.uint64, name: int, n_draws: int, n_chains: int) -> Array:
+def draw_shapes(
+    sample: Sample,
+    key: np.uint64,
+    name: int,
+    n_draws: int,
+    n_chains: int,
+    n_burn_in: int = N_BURN_IN,
+) -> Array:
     """α + L of draws given v, (n_draws × n_chains, K): g_k given L is Gamma(α_k + L_k, 1)."""
     J, K = sample.p.shape
     at = make_particles(n_chains, K, J)
     shapes = np.empty((n_draws, K * n_chains))
     chains.draw_sizes(
-        np.arange(J), sample.counts, sample.p, sample.alpha, K, (key, np.uint64(name)),
-        N_BURN_IN, at, shapes,
+        np.arange(J), sample.counts, sample.p, sample.alpha, np.zeros(K), K,
+        (key, np.uint64(name)), n_burn_in, at, shapes,
     )  # fmt: skip
     return shapes.reshape(n_draws, K, n_chains).transpose(0, 2, 1).reshape(-1, K)
+
+
+def pass_cost(rows: sp.csr_array, K: int, n_particles: int) -> Array:
+    """Operations for a pass over the tokens, sample by sample, about a nanosecond each."""
+    growth = smc.growth(K)
+    many = smc.BATCH / growth
+    tokens = np.minimum(rows.data, many)
+    rounds = np.log(np.maximum(rows.data / many, 1.0)) / growth
+    work = sum_entries(rows.indptr, 2.0 * tokens + 50.0 * rounds)
+    return np.asarray((work + 50.0) * (K + 2.0) * n_particles)
 
 
 def sweep_cost(rows: sp.csr_array, K: int) -> Array:
@@ -116,7 +136,7 @@ def sweep_cost(rows: sp.csr_array, K: int) -> Array:
 
 def pilot_cost(rows: sp.csr_array, K: int, n_draws: int) -> Array:
     """Operations for `pilot_shapes`."""
-    each = smc.predict_cost(rows, K, N_CHAINS)
+    each = pass_cost(rows, K, N_CHAINS)
     return each + sweep_cost(rows, K) * N_CHAINS * (N_BURN_IN + n_draws)
 
 

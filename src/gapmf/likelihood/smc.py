@@ -27,7 +27,9 @@ from gapmf.likelihood.estimates import (
     leaves_a_choice,
 )
 from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.guide import guide_cost, guides
 from gapmf.likelihood.plan import columns_met
+from gapmf.likelihood.sample import pass_cost
 from gapmf.likelihood.streams import PILOT, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -38,11 +40,10 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 N_ISLANDS = 4
-N_PARTICLES = 1024  # for up to 20 components; above, in proportion
-N_MOVES = 1
-ESCALATION = (4, 16)  # times as many particles, for samples that need them
-_PILOT = 8  # of the particles, one in so many
-_AIM = 0.35  # the standard error of a sample that is enough
+N_PARTICLES = 384  # for up to 20 components; above, in proportion
+ESCALATION = (2, 4, 8, 16)  # times as many particles, for samples that need them
+_PILOT = 16  # of the particles, one in so many
+_AIM = 0.4  # the standard error of a sample that is enough
 _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
 
 # What the weights within islands say about the variance counts as much as so many islands more,
@@ -81,19 +82,33 @@ def log_factors(
     Samples that need more particles, by a pilot run, get them.
     """
     result = Estimates.empty(rows.shape[0])
-    sizes = _sizes(rows, model, seed, per_island, n_jobs)
+    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
+    sizes = _sizes(rows, model, guided, seed, per_island, n_jobs)
     for size in np.unique(sizes):
-        members = np.flatnonzero(sizes == size)
-        result.put(members, estimate_once(rows[members], model, seed, int(size), n_jobs))
+        some = np.flatnonzero(sizes == size)
+        result.put(some, _estimate(rows[some], model, guided[some], seed, int(size), n_jobs))
     return result
 
 
-def _sizes(
+def estimate_once(
     rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
+) -> Estimates:
+    """The same, of islands with so many particles for every sample."""
+    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
+    return _estimate(rows, model, guided, seed, per_island, n_jobs)
+
+
+def _sizes(
+    rows: sp.csr_array,
+    model: GaP,
+    guided: Array,
+    seed: np.uint64,
+    per_island: int,
+    n_jobs: int | None,
 ) -> Index:
-    """The particles an island that each sample needs, as far as a pilot run can tell."""
+    """The particles an island that each sample needs, as far as small islands can tell."""
     few = max(per_island // (4 * _PILOT) * 4, 4)
-    pilot = estimate_once(rows, model, seed, few, n_jobs, PILOT)
+    pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT)
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
     rarest, total = _rarest(rows, model), sum_entries(rows.indptr, rows.data)
@@ -104,24 +119,27 @@ def _sizes(
     return np.asarray(np.minimum(sizes, most_side_by_side(model.n_components)))
 
 
-def estimate_once(
+def _estimate(
     rows: sp.csr_array,
     model: GaP,
+    guided: Array,
     seed: np.uint64,
     per_island: int,
     n_jobs: int | None,
     purpose: int = 0,
 ) -> Estimates:
-    """The same, of islands with so many particles for every sample."""
+    """One estimate for each sample, from islands of so many particles."""
     N = rows.shape[0]
     # More particles draw anew.
     named = [stream_names(rows, n, purpose + per_island, N_ISLANDS) for n in range(N)]
     names = np.array(named, dtype=np.uint64).reshape(N, N_ISLANDS)
-    cost = predict_cost(rows, model.n_components, per_island) / N_ISLANDS
-    blocks = [(members, take_block(rows, members)) for members in _cut(cost)]
+    blocks = [
+        (members, take_block(rows, members))
+        for members in _cut(pass_cost(rows, model.n_components, per_island))
+    ]
     tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
     rate = model.column_norms + model.beta
-    log_values, variances = np.empty((2, N_ISLANDS, N))
+    log_values, within = np.empty((2, N_ISLANDS, N))
     chance = np.empty(N, dtype=bool)
 
     def work(task: tuple[int, int]) -> None:
@@ -132,18 +150,18 @@ def estimate_once(
         at = make_particles(per_island, model.n_components, most)
         values, variance = np.empty((2, members.size))
         smc.estimates(
-            block.indptr, block.indices, block.counts, p, model.alpha,
-            seed, names[members, island], N_MOVES, at, values, variance,
+            block.indptr, block.indices, block.counts, p, model.alpha, guided[members],
+            seed, names[members, island], at, values, variance,
         )  # fmt: skip
         log_values[island, members] = values + _constants(block, log_scale)
-        variances[island, members] = variance
+        within[island, members] = variance
         if island == 0:
             chance[members] = leaves_a_choice(p[block.indices], block.indptr[:-1])
 
     for_each(work, tasks, n_jobs)
-    found = combine(log_values, variances, N_ISLANDS * per_island)
-    # A choice that no particle made may still be as probable as one in so many.
     P = N_ISLANDS * per_island
+    found = combine(log_values, within, P)
+    # A choice that no particle made may still be as probable as one in so many.
     least = np.where(chance, 1.0 / P, 0.0)
     total = sum_entries(rows.indptr, rows.data)
     rare = chance & births_are_rare(_rarest(rows, model), total, P)
@@ -204,12 +222,8 @@ def _variance(islands: Array) -> Array:
 
 def predict_cost(rows: sp.csr_array, K: int, per_island: int) -> Array:
     """Operations for each sample, about a nanosecond each."""
-    growth = smc.growth(K)
-    many = smc.BATCH / growth
-    tokens = np.minimum(rows.data, many)
-    rounds = np.log(np.maximum(rows.data / many, 1.0)) / growth
-    work = sum_entries(rows.indptr, 2.0 * tokens + 50.0 * rounds)
-    return (work + 50.0) * (K + 2.0) * per_island * N_ISLANDS
+    P = N_ISLANDS * per_island
+    return np.asarray(pass_cost(rows, K, P) + guide_cost(rows, K, P))
 
 
 def _cut(cost: Array) -> list[Index]:

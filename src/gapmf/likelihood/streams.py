@@ -17,6 +17,7 @@ CHIB = 3 << 24
 ACTIVATIONS = 4 << 24
 REVERSE = 5 << 24
 PILOT = 6 << 24
+GUIDE = 7 << 24
 
 
 def stream_names(rows: sp.csr_array, n: int, purpose: int, how_many: int) -> list[int]:
