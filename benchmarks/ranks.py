@@ -33,6 +33,9 @@ CASES = {
     "20 counts a sample, K* = 5": ({"K": 5, "counts": 20}, 0.2),
     "α = 1, K* = 5": ({"K": 5, "alpha": 1.0, "fit": {"alpha": 1.0}}, 0.2),
     "overlapping components, K* = 5": ({"K": 5, "spread": 1.0}, 0.2),
+    "harder: N = 50, K* = 10": ({"K": 10, "N": 50}, 0.2),
+    "harder: N = 100, 20 counts, K* = 5": ({"K": 5, "N": 100, "counts": 20}, 0.2),
+    "harder: overlapping, 50 counts, K* = 5": ({"K": 5, "spread": 1.0, "counts": 50}, 0.2),
 }
 
 

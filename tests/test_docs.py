@@ -80,7 +80,8 @@ def _readme():
 
 
 def test_the_readmes_example_prints_what_it_shows(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```\n+(?:.*?\n+)?```text\n(.*?)```", _readme(), re.S)
+    code, shown = r"```python\n((?:(?!```).)*)```", r"```text\n(.*?)```"
+    blocks = re.findall(code + r"\n+(?:[^`\n]*\n+)?" + shown, _readme(), re.S)
     assert blocks
     for code, shown in blocks:
         done = subprocess.run(
@@ -145,9 +146,13 @@ def test_examples_in_docstrings(name):
     assert result.failed == 0
 
 
-def test_public_names_have_docstrings_and_callables_examples():
-    without_example = {"split_joint_cost", "split_marginal_cost"}  # shown with what they split
+def test_public_names_and_methods_have_docstrings_with_examples():
     for name in gapmf._EXPORTS:
-        doc = inspect.getdoc(getattr(gapmf, name))
-        assert doc, name
-        assert (">>>" in doc) != (name in without_example), name
+        value = getattr(gapmf, name)
+        assert ">>>" in inspect.getdoc(value), name
+        for method, function in (
+            inspect.getmembers(value, callable) if inspect.isclass(value) else ()
+        ):
+            ours = (getattr(function, "__module__", None) or "").startswith("gapmf")
+            if ours and not method.startswith("_"):
+                assert ">>>" in inspect.getdoc(function), f"{name}.{method}"

@@ -25,6 +25,10 @@ from gapmf.validation import as_float, check_whole
 Array = NDArray[np.float64]
 
 
+# The numbers of features of the models for which counts that they cannot have were warned of.
+_told_of: set[int] = set()
+
+
 class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """The part of `GammaPoissonMF` that looks at samples, old or new.
 
@@ -70,6 +74,14 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         quantiles : sequence of floats between 0 and 1
         n_draws : int
             Posterior draws to return as well, at most 1024.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> found = est.posterior([[4, 1]], quantiles=[0.5])
+        >>> found.mean.shape, found.quantiles.shape
+        ((1, 1), (1, 1, 1))
         """
         return posterior_activations(
             *self._ask(X),
@@ -86,13 +98,23 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         ----------
         X : counts, (N, F)
         method : str
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> ll = est.log_likelihood([[4, 1], [0, 0]])
+        >>> ll.std_error, ll.methods.tolist()
+        (0.0, ['enumerate', 'enumerate'])
         """
         counts, model = self._ask(X)
         found = log_marginal_likelihood(
             counts, model, method, random_state=self._seed, n_jobs=self.n_jobs
         )
-        if not self.smoothing and (found.per_sample == -np.inf).any():
-            # The same words each time, so that a search over many fits says it once.
+        impossible = not self.smoothing and bool((found.per_sample == -np.inf).any())
+        if impossible and self.n_features_in_ not in _told_of:
+            # A search over many fits is to say it once; Python's own memory is lost on the way.
+            _told_of.add(self.n_features_in_)
             warnings.warn(
                 "there are counts of features that no component has (they had none in the fit), "
                 "so log p is −inf: set smoothing, say est.set_params(smoothing=0.05), for a "
@@ -108,6 +130,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         Parameters
         ----------
         X : counts, (N, F)
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.score_samples([[4, 1], [0, 0]]).shape
+        (2,)
         """
         return self.log_likelihood(X).per_sample
 
@@ -118,6 +147,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         ----------
         X : counts, (N, F)
         y : ignored
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.score([[4, 1]]) < est.score([[0, 0]]) < 0
+        True
         """
         return float(self.score_samples(X).mean())
 
@@ -128,6 +164,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         ----------
         X : array-like, (N, K)
             Activations H, as from `transform`.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.inverse_transform([[2.0]]).shape
+        (1, 2)
         """
         check_is_fitted(self, "model_")
         H = as_float(X, "X", "activations, samples × components")
@@ -145,6 +188,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         ----------
         n_samples : int
         random_state : None, int, Generator or RandomState
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.sample(4, random_state=0).shape
+        (4, 2)
         """
         check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, random_state=random_state)

@@ -105,6 +105,12 @@ class NegativeMultinomial:
         """The law of Proposition 1: x_f ~ Poisson(w_f λ), λ ~ Gamma(α, β) (Eq. 17).
 
         p₀ = β/(Σw + β) is computed without the subtraction that would lose it when Σw ≫ β.
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> NegativeMultinomial.from_rates(1.0, 1.0, [3.0, 1.0]).mean()
+        array([3., 1.])
         """
         w = as_float(w, "w", "the rates, one a feature")
         if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all():
@@ -126,7 +132,14 @@ class NegativeMultinomial:
         return f"NegativeMultinomial(alpha={self.alpha:g}, p={np.array2string(self.p)})"
 
     def logpmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
-        """log P(X = x) of Eq. 15; x is (..., F), −inf where x is not a vector of counts."""
+        """log P(X = x) of Eq. 15; x is (..., F), −inf where x is not a vector of counts.
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> round(float(NegativeMultinomial(2.0, [0.5, 0.2]).logpmf([1, 0])), 4)
+        -2.4079
+        """
         x = as_float(x, "x", "counts, a vector or several")
         if x.ndim == 0 or x.shape[-1] != self.p.size:
             raise InvalidInputError(
@@ -142,15 +155,37 @@ class NegativeMultinomial:
         return np.where(counts, value, -np.inf)[()]
 
     def pmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
-        """P(X = x) of Eq. 15; x is (..., F)."""
+        """P(X = x) of Eq. 15; x is (..., F).
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> round(float(NegativeMultinomial(2.0, [0.5, 0.2]).pmf([1, 0])), 4)
+        0.09
+        """
         return np.exp(self.logpmf(x))
 
     def mean(self) -> NDArray[np.float64]:
-        """E[X] = α p / p₀, (F,): Eq. 16."""
+        """E[X] = α p / p₀, (F,): Eq. 16.
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> NegativeMultinomial(2.0, [0.5, 0.25]).mean()
+        array([4., 2.])
+        """
         return self.alpha * self.p / self.p0
 
     def cov(self) -> NDArray[np.float64]:
-        """The covariance matrix α (diag(p)/p₀ + p pᵀ/p₀²), (F, F)."""
+        """The covariance matrix α (diag(p)/p₀ + p pᵀ/p₀²), (F, F).
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> NegativeMultinomial(2.0, [0.5, 0.25]).cov()
+        array([[12.,  4.],
+               [ 4.,  4.]])
+        """
         mean = self.mean()
         return np.diag(mean) + np.outer(mean, mean) / self.alpha
 
@@ -160,6 +195,12 @@ class NegativeMultinomial:
         Drawn feature by feature from the chain of conditionals
         X_f | X_1..X_{f−1} ~ NB(α + Σ_{g<f} X_g, p_f / (p₀ + Σ_{g≤f} p_g)),
         which needs neither the Gamma of Proposition 1 nor the multinomial of Proposition 2.
+
+        Examples
+        --------
+        >>> from gapmf import NegativeMultinomial
+        >>> NegativeMultinomial(2.0, [0.5, 0.25]).rvs(3, random_state=0).shape
+        (3, 2)
         """
         rng = check_random_state(random_state)
         sizes = size if isinstance(size, tuple) else (size,)

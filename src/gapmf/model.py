@@ -130,7 +130,14 @@ class GaP:
         return frozen(self.W / (self.column_norms + self.beta))
 
     def expected_counts(self) -> Array:
-        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eqs. 20 and 21."""
+        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eqs. 20 and 21.
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> GaP([[3.0, 0.5], [1.0, 2.0]]).expected_counts()
+        array([3.5, 3. ])
+        """
         return self.W @ (self.alpha / self.beta)
 
     @cached_property
@@ -147,7 +154,14 @@ class GaP:
         return frozen(part / part.sum())
 
     def penalty(self) -> float:
-        """Σ_k α_k log(||w_k||₁ + β_k), the self-regularisation term: Eq. 34."""
+        """Σ_k α_k log(||w_k||₁ + β_k), the self-regularisation term: Eq. 34.
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> round(GaP([[3.0, 0.5], [1.0, 2.0]]).penalty(), 4)
+        2.8622
+        """
         return float(self.alpha @ np.log(self.column_norms + self.beta))
 
     def rescale(self, scale: ArrayLike) -> GaP:
@@ -157,12 +171,25 @@ class GaP:
         ----------
         scale : float or array-like, (K,)
             The diagonal of Λ, > 0.
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> GaP([[3.0, 0.5], [1.0, 2.0]]).rescale(2.0).beta
+        array([2., 2.])
         """
         lam = check_positive(scale, self.n_components, "scale")
         return GaP(self.W * lam, self.alpha, self.beta * lam)
 
     def component(self, k: int) -> NegativeMultinomial:
-        """The law of the k-th component c_kn: a negative multinomial, Eq. 18."""
+        """The law of the k-th component c_kn: a negative multinomial, Eq. 18.
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[1.0, 2.0]).component(1).mean()
+        array([1., 4.])
+        """
         index: Any = k
         whole = isinstance(index, numbers.Integral) and not isinstance(index, bool)
         if not whole or not -self.n_components <= index < self.n_components:
@@ -215,6 +242,12 @@ class GaP:
         -------
         X : int64 array, (N, F)
         latent : `Latent`, when asked for
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> GaP([[3.0, 0.5], [1.0, 2.0]]).sample(5, random_state=0).shape
+        (5, 2)
         """
         n_samples = check_whole(n_samples, "n_samples")
         form = check_option(form, FORMS, "form")

@@ -69,6 +69,17 @@ class Saving:
         Parameters
         ----------
         path : str or path
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     est.save(os.path.join(folder, "counts.gapmf"))
+        ...     again = GammaPoissonMF.load(os.path.join(folder, "counts.gapmf"))
+        >>> again.n_components
+        1
         """
         content = storage.read(path, "model")
         with _unpacking(path):

@@ -50,6 +50,15 @@ class RankQuestions:
             Those of `fit`.
         X_test : counts, (M, F), optional
             Held-out counts. Features that have none in X are left out of them.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.rank_report(X).rank
+        2
         """
         check_is_fitted(self, "model_")
         counts, settings, rng = self._prepare(X)
@@ -71,6 +80,15 @@ class RankQuestions:
         X, X_test : as for `rank_report`
         report : RankReport, optional
             One that was made before, to save the time.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.prune(X).components_.shape
+        (2, 4)
         """
         report = self.rank_report(X, X_test) if report is None else report
         return self.refitted(X, report.model)
@@ -83,6 +101,15 @@ class RankQuestions:
         X : counts, (N, F)
         model : GaP
             Where to start, α and β included.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.refitted(X, truth).components_.shape
+        (2, 4)
         """
         other: Self = clone(self).set_params(
             n_components=model.n_components,
@@ -111,6 +138,15 @@ class RankQuestions:
             array.
         n_features : int
             Features of each component, from the largest, to give intervals for.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
+        >>> bool((est.stability(X, n_fits=2).returned > 0.9).all())
+        True
         """
         check_is_fitted(self, "model_")
         check_option(by, ("seeds", "bootstrap"), "by")
