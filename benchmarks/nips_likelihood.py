@@ -2,9 +2,9 @@
 
     python benchmarks/nips_likelihood.py [--data DIR] [--components 10] [--learn-alpha]
                                          [--methods smc,importance] [--on-a-fifth reverse]
-                                         [--json FILE]
+                                         [--model FILE] [--json FILE]
 
-A model is fitted first (adaptive schedule, one seed). For each estimator: the total and its
+A model is fitted first (adaptive schedule, one seed), or taken from a file; --model keeps it. For each estimator: the total and its
 standard error, in nats and in nats a token, the sum without the corrections for the logarithm (on
 average too small by "smc" and "importance", too large by "reverse": a bracket), the part of
 documents that is flagged, the time on two threads; and how far apart any two are in joint standard
@@ -33,14 +33,20 @@ def main():
     parser.add_argument("--methods", default="smc,importance,reverse")
     parser.add_argument("--on-a-fifth", default="")
     parser.add_argument("--particles", type=int)
+    parser.add_argument("--model")
     parser.add_argument("--json")
     args = parser.parse_args()
     X = read_nips(args.data)
-    est = GammaPoissonMF(
-        args.components, learn_alpha=args.learn_alpha, random_state=0, n_jobs=2
-    ).fit(X)
+    if args.model and os.path.exists(args.model):
+        est = GammaPoissonMF.load(args.model)
+    else:
+        est = GammaPoissonMF(
+            args.components, learn_alpha=args.learn_alpha, random_state=0, n_jobs=2
+        ).fit(X)
+        print(f"fit: {est.n_iter_} iterations, {est.history_['seconds'][-1]:.0f} s")
+        if args.model:
+            est.save(args.model)
     model = est.model_
-    print(f"fit: {est.n_iter_} iterations, {est.history_['seconds'][-1]:.0f} s")
     print(f"K = {args.components}, α from {model.alpha.min():.3f} to {model.alpha.max():.3f}")
     found, rows = {}, []
     for method in args.methods.split(","):

@@ -232,9 +232,9 @@ def test_refusals(fitted):
     X, _, est = fitted
     with pytest.raises(NotFittedError):
         GammaPoissonMF(2).rank_report(X)
-    with pytest.raises(ValueError, match="the model has 40"):
+    with pytest.raises(ValueError, match="the model is expecting 40"):
         est.rank_report(X[:, :7])
-    with pytest.raises(ValueError, match="the model has 40"):
+    with pytest.raises(ValueError, match="the model is expecting 40"):
         est.rank_report(X, X[:, :7])
 
 
