@@ -14,7 +14,7 @@ ROOT = Path(gapmf.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below.
 LAYERS = [
     {"errors"},
-    {"validation", "rows", "parallel", "archive", "storage"},
+    {"validation", "rows", "parallel", "archive", "storage", "layout"},
     {"counts"},
     {"distributions"},
     {"model"},

@@ -17,3 +17,7 @@ class TooCostlyError(InvalidInputError):
 
 class StorageError(InvalidInputError):
     """A file that cannot be read as a gapmf file, or content that one cannot hold."""
+
+
+class ReadError(InvalidInputError):
+    """A file of counts that cannot be read; the message names the place."""

@@ -13,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 import gapmf.storage as storage
 from gapmf.checkpoint import Checkpoint
 from gapmf.em.certificate import Certificate
+from gapmf.em.layouts import draws_layout
 from gapmf.em.record import HISTORY
 from gapmf.em.state import pack_model, unpack_model, unpack_rng
 from gapmf.errors import InvalidInputError
+from gapmf.layout import check_layout
 from gapmf.validation import shorten
 
 Tree = dict[str, Any]
@@ -129,6 +131,10 @@ class Saving:
         with _unpacking(path):
             if content["finished"]:
                 return unpack_fitted(est, state["fitted"])
+            if task.settings.monte_carlo and state["walk"] is not None:
+                check_layout(state, draws_layout(task.settings, task.counts), "state")
+            else:
+                check_layout(state, {"rng": dict, "walk": type(None)}, "state")
             rng = unpack_rng(state["rng"])
         head = {"parameters": content["parameters"], "data": content["data"]}
         checkpoint = Checkpoint(est.checkpoint, head) if est.checkpoint is not None else None
@@ -158,8 +164,12 @@ def pack_parameters(est: Any) -> Tree:
 
 
 def unpack_parameters(content: Tree) -> Tree:
-    """Parameters for the constructor."""
-    return dict(content["parameters"])
+    """Parameters for the constructor: a fit checks them, but for these."""
+    parameters = dict(content["parameters"])
+    for name in ("warm_start", "verbose"):
+        if not isinstance(parameters[name], int):
+            raise TypeError(f"{name} is {shorten(parameters[name])}")
+    return parameters
 
 
 def _plain(value: Any) -> Any:

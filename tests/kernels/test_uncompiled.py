@@ -48,7 +48,7 @@ def some_steps():
     out += [ll.per_sample, ll.std_errors]
     sample = take_sample(check_counts([[3, 20, 1]]), 0, model)
     key, name = np.uint64(1), 2
-    shapes = draw_shapes(sample, key, name, 2, 4)
+    shapes = draw_shapes(sample, np.ones(sample.alpha.size), key, name, 2, 4, 8)
     out += [shapes, chib.log_densities(sample, np.log(shapes[0]), key, name, 4)]
     at, path = make_particles(4, 2, 3), make_room(sample.counts, 2)
     above = estimate_above(

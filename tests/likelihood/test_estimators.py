@@ -66,7 +66,9 @@ def test_chib_is_unbiased_for_chains_of_any_length(W, alpha, v, monkeypatch):
     _, sample, factor = a_sample(W, alpha, v)
     monkeypatch.setattr(chib, "N_SWEEPS", 3)
     ratios = []
-    point = chib.fixed_point(draw_shapes(sample, np.uint64(0), 0, 50, 16))
+    point = chib.fixed_point(
+        draw_shapes(sample, np.zeros(sample.alpha.size), np.uint64(0), 0, 50, 16, 8)
+    )
     for name in range(40):
         density = chib.log_densities(sample, point, np.uint64(1), name, 64)
         value = sample.log_density(point[None]) + sample.constant - density
@@ -132,11 +134,12 @@ def test_the_mode_is_one():
         assert (sample.log_density(near) < top).all()
 
 
-def test_chains_draw_the_law_of_sizes():
+@pytest.mark.parametrize("guide", [[0.0, 0.0], [3.0, 0.5]])
+def test_chains_draw_the_law_of_sizes(guide):
     """L of the chains against its exact law: χ² at the 0.1 % level, with sweeps thinned."""
     model, sample, _ = a_sample([[3.0, 1.0], [0.5, 2.0]], [0.3, 0.8], [6, 5])
     sizes, law = law_of_sizes([6, 5], model)
-    shapes = draw_shapes(sample, np.uint64(3), 7, 6000, n_chains=4)
+    shapes = draw_shapes(sample, np.array(guide), np.uint64(3), 7, 6000, 4, 8)
     L = np.rint(shapes[:, 0] - sample.alpha[0]).astype(int).reshape(6000, 4)[::6].ravel()
     expected = np.bincount(sizes[:, 0], weights=law)
     seen = np.bincount(L, minlength=expected.size)

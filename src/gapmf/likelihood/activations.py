@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.cost import predict
+from gapmf.likelihood.draws import N_CHAINS, draw_passes
+from gapmf.likelihood.guide import N_PASSES, guide, may_miss_a_mode
 from gapmf.likelihood.importance import log_gamma
 from gapmf.likelihood.plan import by_columns, refuse_impossible
 from gapmf.likelihood.posterior import posterior_moments
-from gapmf.likelihood.sample import N_CHAINS, N_PASSES, draw_passes, take_sample
+from gapmf.likelihood.sample import take_sample
 from gapmf.likelihood.streams import ACTIVATIONS, stream_names
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
@@ -191,8 +193,9 @@ def _shapes(
         return shapes, 0.0, True, rng
     rate = (model.column_norms + model.beta)[columns]
     for n_chains in CHAINS:  # not longer ones, which would stay in the mode where they began
-        drawn = draw_passes(sample, seed, names, N_SWEEPS, n_chains)
-        error, missed = _error(drawn / rate), sample.may_miss_a_mode(n_chains)
+        expected = guide(rows, n, sample, seed, n_chains)
+        drawn = draw_passes(sample, expected, seed, names, N_SWEEPS, n_chains)
+        error, missed = _error(drawn / rate), may_miss_a_mode(sample, expected, n_chains)
         if error <= LARGEST_ERROR and not missed:
             break
     drawn = drawn.reshape(-1, columns.size)

@@ -18,16 +18,15 @@ from scipy.special import gammaln, logsumexp
 
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
-from gapmf.likelihood.sample import (
-    N_PASSES,
-    Sample,
+from gapmf.likelihood.draws import (
     draw_passes,
     estimate_each,
     pilot_cost,
     pilot_shapes,
-    sweep_cost,
 )
+from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
+from gapmf.likelihood.guide import N_PASSES
+from gapmf.likelihood.sample import Sample, sweep_cost
 from gapmf.likelihood.streams import CHIB, stream_names
 from gapmf.model import GaP
 
@@ -53,19 +52,19 @@ def log_factors(
     Every sample must be possible, and meet two columns or more.
     """
 
-    def estimate(n: int, sample: Sample) -> Mean:
-        point = fixed_point(pilot_shapes(rows, n, sample, seed, N_PILOT))
+    def estimate(n: int, sample: Sample, guide: Array) -> Mean:
+        point = fixed_point(pilot_shapes(rows, n, sample, guide, seed, N_PILOT))
         passing, *free = stream_names(rows, n, CHIB, 1 + N_PASSES)
         joint = float(sample.log_density(point[None])[0])
         below = log_mean(joint - log_densities(sample, point, seed, passing, n_chains))
-        above = from_above(sample, point, joint, seed, free)
+        above = from_above(sample, guide, point, joint, seed, free)
         apart = abs(above.value - below.value)
         # A choice that no chain made may still be as probable as one in so many.
         error = max(below.std_error, 0.5 * apart, 1.0 / (n_chains * N_SWEEPS))
         fine = below.reliable and error <= LARGEST_STD_ERROR
         return below._replace(std_error=error, reliable=fine)
 
-    return estimate_each(rows, model, estimate, n_jobs)
+    return estimate_each(rows, model, estimate, seed, n_jobs)
 
 
 def fixed_point(shapes: Array) -> Array:
@@ -85,10 +84,10 @@ def log_densities(sample: Sample, point: Array, key: np.uint64, name: int, n_cha
 
 
 def from_above(
-    sample: Sample, point: Array, joint: float, key: np.uint64, names: list[int]
+    sample: Sample, guide: Array, point: Array, joint: float, key: np.uint64, names: list[int]
 ) -> Mean:
     """Chib's own estimate: the density is the mean over chains that run by themselves."""
-    shapes = draw_passes(sample, key, names, N_FREE)
+    shapes = draw_passes(sample, guide, key, names, N_FREE)
     density = shapes @ point - np.exp(point).sum() - gammaln(shapes).sum(axis=-1)
     mean = log_mean(logsumexp(density, axis=1).ravel() - math.log(N_FREE))
     return mean._replace(value=joint - mean.value)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma
 
 Array = NDArray[np.float64]
 
@@ -57,17 +58,16 @@ def leaves_a_choice(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
     )
 
 
-def births_are_rare(
-    alpha: Array, total: Array, n_particles: int | NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Whether so few of the particles give a component with this α a token, if any does.
+def births(alpha: Array, mass: Array, total: Array) -> Array:
+    """How many particles, as a part, give an empty component with this α a token, by prior odds.
 
-    The i-th token begins an empty component with a probability of about α/(A + i): over a sample
-    of so many tokens α (1 + log total) times or so. Where that, times the particles, is a
-    handful, a mode with such a component may have been missed by all of them.
+    The i-th of so many tokens does so with a probability of α/(mass + i), mass being Σ_k α_k and
+    all of the guide, if there is one. (Below 1 the first token is what it adds, which must go
+    somewhere.) Where all particles together have fewer than
+    `FEWEST_BIRTHS`, a mode with such a component may have been missed by every one of them.
     """
-    births = n_particles * alpha * (1.0 + np.log(np.maximum(total, 1.0)))
-    return np.asarray(births < FEWEST_BIRTHS)
+    mass = np.maximum(mass, 1.0)
+    return np.asarray(alpha * (digamma(mass + total) - digamma(mass)))
 
 
 class Mean(NamedTuple):

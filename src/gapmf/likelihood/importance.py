@@ -15,15 +15,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import gammaln, logsumexp
 
+from gapmf.likelihood.draws import N_CHAINS, estimate_each, pilot_cost, pilot_shapes
 from gapmf.likelihood.estimates import Estimates, Mean, log_mean
-from gapmf.likelihood.sample import (
-    LARGEST_LOG,
-    N_CHAINS,
-    Sample,
-    estimate_each,
-    pilot_cost,
-    pilot_shapes,
-)
+from gapmf.likelihood.sample import LARGEST_LOG, Sample
 from gapmf.likelihood.streams import IMPORTANCE, stream_names
 from gapmf.model import GaP
 
@@ -44,15 +38,15 @@ def log_factors(
     Every sample must be possible, and meet two columns or more.
     """
 
-    def estimate(n: int, sample: Sample) -> Mean:
-        pilot = pilot_shapes(rows, n, sample, seed, N_GAMMAS // N_CHAINS)
+    def estimate(n: int, sample: Sample, guide: Array) -> Mean:
+        pilot = pilot_shapes(rows, n, sample, guide, seed, N_GAMMAS // N_CHAINS)
         shapes = pilot.reshape(-1, sample.alpha.size)
         key = np.array([int(seed), *stream_names(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
         return log_mean(log_weights, parts)
 
-    return estimate_each(rows, model, estimate, n_jobs)
+    return estimate_each(rows, model, estimate, seed, n_jobs)
 
 
 def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:

@@ -18,16 +18,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.kernels.particles import make_particles
 from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
 from gapmf.likelihood.cost import MAX_MEMORY
+from gapmf.likelihood.draws import estimate_each, pilot_cost, pilot_shapes
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, leaves_a_choice, log_mean
-from gapmf.likelihood.guide import guide_cost, guides
-from gapmf.likelihood.sample import (
-    N_PASSES,
-    Sample,
-    estimate_each,
-    pilot_cost,
-    pilot_shapes,
-    sweep_cost,
-)
+from gapmf.likelihood.sample import Sample, sweep_cost
 from gapmf.likelihood.smc import most_side_by_side
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
@@ -37,13 +30,17 @@ from gapmf.validation import check_whole
 Array = NDArray[np.float64]
 
 N_RUNS = 16
-N_PARTICLES = 512
+N_PARTICLES = 512  # at least,
+PER_COMPONENT = 25  # and so many for every component
 N_PILOT = 8  # sweeps after the burn-in, after which chains end at posterior draws
 
 
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles of a run: a multiple of four, of all runs together at least n_particles."""
-    n = check_whole(N_PARTICLES if n_particles is None else n_particles, "n_particles", 4 * N_RUNS)
+    if n_particles is None:
+        usual = max(N_PARTICLES, PER_COMPONENT * n_components)
+        n_particles = min(usual, N_RUNS * most_side_by_side(n_components))
+    n = check_whole(n_particles, "n_particles", 4 * N_RUNS)
     each = -(-n // (4 * N_RUNS)) * 4
     most = most_side_by_side(n_components)
     if each > most:
@@ -59,7 +56,7 @@ def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
     moves = sweep_cost(rows, K) * per_run * N_RUNS / GROWTH
     tokens = sum_entries(rows.indptr, rows.data.astype(float))  # which come one by one
     singly = tokens * (0.5 * K + 3.0) * (per_run + K) * N_RUNS
-    cost = moves + singly + pilot_cost(rows, K, N_PILOT) + guide_cost(rows, K, per_run * N_RUNS)
+    cost = moves + singly + pilot_cost(rows, K, N_PILOT, per_run * N_RUNS)
     return np.where(8.0 * tokens > MAX_MEMORY, np.inf, cost)
 
 
@@ -70,12 +67,13 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    guided = guides(rows, model, seed, N_RUNS * per_run, n_jobs)
+    n_chains = N_RUNS * per_run
 
-    def estimate(n: int, sample: Sample) -> Mean:
+    def estimate(n: int, sample: Sample, guide: Array) -> Mean:
         J, K = sample.p.shape
-        pilot = pilot_shapes(rows, n, sample, seed, N_PILOT)
-        ends = pilot[:, -1, : N_RUNS // N_PASSES].reshape(N_RUNS, K)
+        # Of one pass: among several, those that have missed a mode would count as much.
+        pilot = pilot_shapes(rows, n, sample, guide, seed, N_PILOT, n_chains, n_passes=1)
+        ends = pilot[0, -1, ::per_run]
         names = stream_names(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)
@@ -83,7 +81,7 @@ def log_factors(
             [
                 estimate_above(
                     features, sample.counts, sample.p, sample.alpha,
-                    guided[n, sample.columns], end,
+                    guide, end,
                     (seed, np.uint64(name)), at, path,
                 )
                 for end, name in zip(ends, names, strict=True)
@@ -104,4 +102,4 @@ def log_factors(
             correction=-inverse.correction,
         )
 
-    return estimate_each(rows, model, estimate, n_jobs)
+    return estimate_each(rows, model, estimate, seed, n_jobs, n_chains)

@@ -23,11 +23,10 @@ from gapmf.likelihood.estimates import (
     LARGEST_STD_ERROR,
     ROUNDING,
     Estimates,
-    births_are_rare,
     leaves_a_choice,
 )
 from gapmf.likelihood.exact import scaled_probabilities
-from gapmf.likelihood.guide import guide_cost, guides
+from gapmf.likelihood.guide import Guides, births_are_rare, guide_cost, guides
 from gapmf.likelihood.plan import columns_met
 from gapmf.likelihood.sample import pass_cost
 from gapmf.likelihood.streams import PILOT, stream_names
@@ -40,10 +39,11 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 N_ISLANDS = 4
-N_PARTICLES = 384  # for up to 20 components; above, in proportion
+N_PARTICLES = 384  # at least,
+PER_COMPONENT = 28  # and so many for every component
 ESCALATION = (2, 4, 8, 16)  # times as many particles, for samples that need them
-_PILOT = 16  # of the particles, one in so many
-_AIM = 0.4  # the standard error of a sample that is enough
+_PILOT = 8  # of the particles, one in so many
+_AIM = 0.3  # the standard error of a sample that is enough
 _BLOCK_COST = 5e7  # operations that a thread does at once, about a nanosecond each
 
 # What the weights within islands say about the variance counts as much as so many islands more,
@@ -55,7 +55,7 @@ _WITHIN_FACTOR = 1.5
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles an island: a multiple of four, of all islands together at least n_particles."""
     if n_particles is None:
-        usual = max(N_PARTICLES, N_PARTICLES * n_components // 20)
+        usual = max(N_PARTICLES, PER_COMPONENT * n_components)
         n_particles = min(usual, N_ISLANDS * most_side_by_side(n_components))
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
@@ -86,7 +86,8 @@ def log_factors(
     sizes = _sizes(rows, model, guided, seed, per_island, n_jobs)
     for size in np.unique(sizes):
         some = np.flatnonzero(sizes == size)
-        result.put(some, _estimate(rows[some], model, guided[some], seed, int(size), n_jobs))
+        own = guided._replace(sizes=guided.sizes[some])
+        result.put(some, _estimate(rows[some], model, own, seed, int(size), n_jobs))
     return result
 
 
@@ -101,7 +102,7 @@ def estimate_once(
 def _sizes(
     rows: sp.csr_array,
     model: GaP,
-    guided: Array,
+    guided: Guides,
     seed: np.uint64,
     per_island: int,
     n_jobs: int | None,
@@ -111,10 +112,11 @@ def _sizes(
     pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT)
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
-    rarest, total = _rarest(rows, model), sum_entries(rows.indptr, rows.data)
+    (rarest, mass), total = _rarest(rows, model), sum_entries(rows.indptr, rows.data)
+    guiding = guided.sizes.sum(axis=1)
     for factor in ESCALATION:
         poor = error > _AIM * np.sqrt(sizes / per_island)
-        poor |= births_are_rare(rarest, total, N_ISLANDS * sizes)
+        poor |= births_are_rare(rarest, mass, guiding, total, N_ISLANDS * sizes, guided.n_chains)
         sizes[poor] = factor * per_island
     return np.asarray(np.minimum(sizes, most_side_by_side(model.n_components)))
 
@@ -122,7 +124,7 @@ def _sizes(
 def _estimate(
     rows: sp.csr_array,
     model: GaP,
-    guided: Array,
+    guided: Guides,
     seed: np.uint64,
     per_island: int,
     n_jobs: int | None,
@@ -150,7 +152,7 @@ def _estimate(
         at = make_particles(per_island, model.n_components, most)
         values, variance = np.empty((2, members.size))
         smc.estimates(
-            block.indptr, block.indices, block.counts, p, model.alpha, guided[members],
+            block.indptr, block.indices, block.counts, p, model.alpha, guided.sizes[members],
             seed, names[members, island], at, values, variance,
         )  # fmt: skip
         log_values[island, members] = values + _constants(block, log_scale)
@@ -164,16 +166,17 @@ def _estimate(
     # A choice that no particle made may still be as probable as one in so many.
     least = np.where(chance, 1.0 / P, 0.0)
     total = sum_entries(rows.indptr, rows.data)
-    rare = chance & births_are_rare(_rarest(rows, model), total, P)
+    guiding = guided.sizes.sum(axis=1)
+    rare = births_are_rare(*_rarest(rows, model), guiding, total, P, guided.n_chains)
     return found._replace(
-        std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~rare
+        std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~(chance & rare)
     )
 
 
-def _rarest(rows: sp.csr_array, model: GaP) -> Array:
-    """The least α of the components that each sample may have."""
+def _rarest(rows: sp.csr_array, model: GaP) -> tuple[Array, Array]:
+    """The least α of the components that each sample may have, and the sum of theirs."""
     met = columns_met(rows, model.W > 0)
-    return np.asarray(np.where(met, model.alpha, np.inf).min(axis=1))
+    return np.where(met, model.alpha, np.inf).min(axis=1), met @ model.alpha
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
