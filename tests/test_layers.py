@@ -15,7 +15,7 @@ ROOT = Path(gapmf.__file__).parent
 LAYERS = [
     {"errors"},
     {"validation", "rows", "parallel", "archive", "storage", "layout"},
-    {"counts"},
+    {"counts", "io"},
     {"distributions"},
     {"model"},
     {"kernels", "datasets", "m_steps", "settings", "dispersion"},

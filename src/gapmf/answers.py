@@ -47,8 +47,8 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
     def transform(self, X: Any) -> Array:
         """The posterior mean of the activations, E[h_n | v_n], (N, K).
 
-        Exact where that is cheap; else over 1024 Gibbs draws a sample, and up to sixteen times
-        as many where the chains disagree by more than 0.4 %. `posterior` tells the error.
+        Exact where that is cheap; else over 1024 Gibbs draws a sample, and up to 64 times as
+        many chains where these disagree by more than 0.5 %. `posterior` tells the error.
 
         Parameters
         ----------

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.cost import predict
-from gapmf.likelihood.draws import N_CHAINS, draw_passes
-from gapmf.likelihood.guide import N_PASSES, guide, may_miss_a_mode
+from gapmf.likelihood.draws import N_CHAINS, N_PASSES, draw_passes
+from gapmf.likelihood.guide import guide, may_miss_a_mode
 from gapmf.likelihood.importance import log_gamma
 from gapmf.likelihood.plan import by_columns, refuse_impossible
 from gapmf.likelihood.posterior import posterior_moments
@@ -31,11 +31,11 @@ from gapmf.validation import check_random_state, check_whole
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-N_SWEEPS = 16  # of every chain
 LARGEST_RELIABLE = 0.02
-CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS)  # more where their means disagree
-N_DRAWS = N_SWEEPS * N_CHAINS
-LARGEST_ERROR = 0.004  # of the means of a sample together, as a part
+# More where their means disagree; not longer ones, which would stay in the mode where they began.
+CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS, 64 * N_CHAINS)
+N_DRAWS = 16 * N_CHAINS  # at least: those of a chain become fewer
+LARGEST_ERROR = 0.005  # of the means of a sample together, as a part
 MOST_MOMENTS = 1 << 22  # second moments that are held at once, K² a sample
 EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
 
@@ -53,8 +53,8 @@ class Posterior:
     draws : array, (S, N, K), or None
         Posterior draws, if they were asked for.
     exact : bool array, (N,)
-        Where `mean` and `std` are exact. Elsewhere they come from chains, sixteen times as many
-        where these disagree by more than 0.4 %. Quantiles always come from draws.
+        Where `mean` and `std` are exact. Elsewhere they come from chains, up to 64 times as
+        many where these disagree by more than 0.5 %. Quantiles always come from draws.
     error : array, (N,)
         The standard error of a sample's means, all together, as a part of them; 0 when exact.
     reliable : bool array, (N,)
@@ -192,9 +192,10 @@ def _shapes(
         shapes[:, columns] += sample.counts.sum()
         return shapes, 0.0, True, rng
     rate = (model.column_norms + model.beta)[columns]
-    for n_chains in CHAINS:  # not longer ones, which would stay in the mode where they began
+    for n_chains in CHAINS:
+        n_sweeps = 16 if n_chains <= CHAINS[1] else 8
         expected = guide(rows, n, sample, seed, n_chains)
-        drawn = draw_passes(sample, expected, seed, names, N_SWEEPS, n_chains)
+        drawn = draw_passes(sample, expected, seed, names, n_sweeps, n_chains)
         error, missed = _error(drawn / rate), may_miss_a_mode(sample, expected, n_chains)
         if error <= LARGEST_ERROR and not missed:
             break

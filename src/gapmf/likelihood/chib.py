@@ -19,13 +19,13 @@ from scipy.special import gammaln, logsumexp
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.draws import (
+    N_PASSES,
     draw_passes,
     estimate_each,
     pilot_cost,
     pilot_shapes,
 )
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
-from gapmf.likelihood.guide import N_PASSES
 from gapmf.likelihood.sample import Sample, sweep_cost
 from gapmf.likelihood.streams import CHIB, stream_names
 from gapmf.model import GaP

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gapmf.likelihood.estimates import Estimates, Mean
-from gapmf.likelihood.guide import N_PASSES, guide, guide_cost, may_miss_a_mode
+from gapmf.likelihood.guide import guide, guide_cost, may_miss_a_mode
 from gapmf.likelihood.sample import Sample, draw_shapes, pass_cost, sweep_cost, take_sample
 from gapmf.likelihood.streams import CHAINS, stream_names
 from gapmf.model import GaP
@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 N_CHAINS = 64  # side by side: fewer take nearly as long
 N_BURN_IN = 8
+N_PASSES = 2  # over the tokens, from which the chains start
 
 
 def draw_passes(

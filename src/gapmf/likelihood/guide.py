@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 SURENESS = 0.5  # that α and guide together may have, as a part of the posterior's own
 MOST = 30.0  # of Σ_k α_k, all of a guide together
 N_SWEEPS = 1
-N_PASSES = 4  # over the tokens, from which the chains start
+N_PASSES = 2  # over the tokens, from which the chains start
 _CHAINS = (64, 256)  # at least, and at most
 _PART = 4  # of the particles that are guided, one in so many
 

@@ -69,12 +69,13 @@ def log_marginal_likelihood(
         Threads, in scikit-learn's meaning. The result does not depend on it.
     n_particles : int, optional
         What an estimate of a sample is made of: particles of "smc", in four independent
-        islands (by default 384, and in proportion to K above 20 components), points of
-        "importance" (1024), chains of "chib" (128), particles of "reverse" (512, in 16 runs).
+        islands (by default 288 for up to 17 components, 1440 for 40), points of
+        "importance" (1024), chains of "chib" (128), particles of "reverse" (512 in 16 runs for
+        up to 20 components, 1000 for 40).
         The variance falls, and the time grows, in proportion.
     escalate : bool
         Whether "smc" gives 2 to 16 times as many to samples that need them, by a pilot run
-        with a sixteenth.
+        with a eighth.
     max_cost : float
         The number of operations (about a nanosecond each) above which to refuse, over all
         distinct samples. Samples that get more particles take up to 16 times as long.

@@ -39,8 +39,9 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 N_ISLANDS = 4
-N_PARTICLES = 384  # at least,
-PER_COMPONENT = 28  # and so many for every component
+N_PARTICLES = 288  # at least,
+PER_COMPONENT = 36  # and so many for every component when there are
+MANY = 40  # of them, and in proportion fewer below
 ESCALATION = (2, 4, 8, 16)  # times as many particles, for samples that need them
 _PILOT = 8  # of the particles, one in so many
 _AIM = 0.3  # the standard error of a sample that is enough
@@ -55,7 +56,8 @@ _WITHIN_FACTOR = 1.5
 def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles an island: a multiple of four, of all islands together at least n_particles."""
     if n_particles is None:
-        usual = max(N_PARTICLES, PER_COMPONENT * n_components)
+        each = PER_COMPONENT * min(n_components / MANY, 1.0)
+        usual = max(N_PARTICLES, int(each * n_components))
         n_particles = min(usual, N_ISLANDS * most_side_by_side(n_components))
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
