@@ -13,4 +13,5 @@ def kernel(**options):
     of the time. These functions neither make arrays nor keep them, so nothing needs counting;
     one that did would not compile.
     """
-    return njit(cache=True, nogil=True, _nrt=False, **options)
+    # No wrapper for calls from C, which nobody makes: a sixth of the time to compile.
+    return njit(cache=True, nogil=True, _nrt=False, no_cfunc_wrapper=True, **options)

@@ -250,46 +250,48 @@ def add_up_sample(n, n_draws, lanes, columns, plan, units, stride, desk, kept, s
 
 
 @kernel()
-def advance_sample(n, lanes, columns, weights, plan, units, desk, sizes, kept, sums):
-    """All sweeps of one sample: `sizes` is its row of L, -1 where there is no state yet."""
+def lay_out(n, n_lanes, stride, lanes, weights, desk):
+    """The sample's rows of W on the desk, and room for its sums."""
     K4 = desk.h.size
-    n_lanes = lanes.start[n + 1] - lanes.start[n]
-    stride = stride_of(n_lanes)
-    n_draws = plan.n_sweeps - plan.n_burn_in
-    empty = n_lanes == 0 and lanes.heavy_start[n + 1] == lanes.heavy_start[n]
     gather(lanes.feature, lanes.start[n], n_lanes, weights.rows, K4, stride, desk.tile)
     if desk.ratios.size:
         tally.clear(desk.ratios, K4 * stride)
     if desk.kept.size:
         tally.clear(desk.kept, K4 * stride)
-    if sizes[0] < 0:
-        for k in range(sizes.size):
-            sizes[k] = 0
-        if not empty:
-            for k in range(sizes.size):
-                desk.g[k] = weights.first[k]
-                desk.log_g[k] = math.nan
-            sweep = plan.n_sweeps
-            draw_allocations(n, sweep, -1, lanes, weights, plan, units, stride, desk, sizes, sums)
-    for sweep in range(plan.n_sweeps):
-        j = sweep - plan.n_burn_in
-        draw_activations(n, sweep, sizes, weights, plan, desk)
-        if not empty:
-            slot = j % AT_ONCE if j >= 0 else -1
-            draw_allocations(n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums)
-        if j >= 0:
-            accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums)
-    add_up_sample(n, n_draws, lanes, columns, plan, units, stride, desk, kept, sums)
 
 
 @kernel()
 def advance(first, last, lanes, columns, weights, plan, units, L, new_L, desk, kept, sums):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
 
-    With a single accumulated sweep and expectations Σ C goes to `kept` instead.
+    L is -1 where there is no state yet. With a single accumulated sweep and expectations Σ C goes
+    to `kept` instead.
     """
+    n_draws = plan.n_sweeps - plan.n_burn_in
     for n in range(first, last):
         sizes = new_L[n]
         for k in range(sizes.size):
             sizes[k] = L[n, k]
-        advance_sample(n, lanes, columns, weights, plan, units, desk, sizes, kept, sums)
+        n_lanes = lanes.start[n + 1] - lanes.start[n]
+        stride = stride_of(n_lanes)
+        empty = n_lanes == 0 and lanes.heavy_start[n + 1] == lanes.heavy_start[n]
+        lay_out(n, n_lanes, stride, lanes, weights, desk)
+        # A chain that begins does so with allocations alone; their stream is one past the others.
+        for turn in range(0 if sizes[0] >= 0 else -1, plan.n_sweeps):
+            sweep = turn if turn >= 0 else plan.n_sweeps
+            j = turn - plan.n_burn_in if turn >= 0 else -1
+            if turn >= 0:
+                draw_activations(n, sweep, sizes, weights, plan, desk)
+            else:
+                for k in range(sizes.size):
+                    sizes[k] = 0
+                    desk.g[k] = weights.first[k]
+                    desk.log_g[k] = math.nan
+            if not empty:
+                slot = j % AT_ONCE if j >= 0 else -1
+                draw_allocations(
+                    n, sweep, slot, lanes, weights, plan, units, stride, desk, sizes, sums
+                )
+            if j >= 0:
+                accumulate(j, n_draws, n_lanes, stride, plan, units, desk, sizes, sums)
+        add_up_sample(n, n_draws, lanes, columns, plan, units, stride, desk, kept, sums)
