@@ -27,6 +27,8 @@ _EXPORTS = {
     "split_joint_cost": "gapmf.likelihood.joint",
     "select_rank": "gapmf.selection",
     "fit_anndata": "gapmf.single_cell",
+    "read": "gapmf.io.reading",
+    "Table": "gapmf.io.table",
 }
 _SUBMODULES = ("datasets", "errors")
 
@@ -34,6 +36,7 @@ __all__ = [
     "GaP",
     "GammaPoissonMF",
     "NegativeMultinomial",
+    "Table",
     "__version__",
     "count_admissible",
     "datasets",
@@ -46,6 +49,7 @@ __all__ = [
     "perplexity",
     "posterior_activations",
     "posterior_moments",
+    "read",
     "select_rank",
     "split_joint_cost",
     "split_marginal_cost",
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
     import gapmf.errors as errors
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
+    from gapmf.io.reading import read
+    from gapmf.io.table import Table
     from gapmf.likelihood.activations import posterior_activations
     from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost

@@ -272,6 +272,7 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         self.converged_ = fitted.converged
         self.history_ = fitted.history.arrays(model.n_components)
         self.feature_counts_ = task.feature_counts()
+        self._interrupted = fitted.interrupted
         if fitted.exact is not None:
             self.log_likelihood_, self.certificate_ = fitted.exact
 

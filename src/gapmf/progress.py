@@ -24,7 +24,7 @@ def shown(verbose: int, settings: Settings) -> Iterator[Settings]:
         return
     with _new_bar() as bar:
         task = bar.add_task(settings.algorithm, total=settings.max_iter, said="starting")
-        teller = Teller(bar, task, settings.prune_tol)
+        teller = Teller(bar, task, settings)
         yield dataclasses.replace(settings, callbacks=(teller, *settings.callbacks))
         bar.update(task, total=teller.last, completed=teller.last)
 
@@ -32,8 +32,9 @@ def shown(verbose: int, settings: Settings) -> Iterator[Settings]:
 class Teller:
     """A callback that says where a fit is."""
 
-    def __init__(self, bar: Progress, task: TaskID, prune_tol: float) -> None:
-        self._bar, self._task, self._prune_tol = bar, task, prune_tol
+    def __init__(self, bar: Progress, task: TaskID, settings: Settings) -> None:
+        self._bar, self._task = bar, task
+        self._prune_tol, self._most = settings.prune_tol, settings.max_iter
         self._value = np.nan
         self.last = 0
 
@@ -46,9 +47,18 @@ class Teller:
         said = [f"rank {rank} of {record.model.n_components}"]
         if record.n_sweeps:
             said.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
+        left = (self._most - record.iteration) * record.seconds / record.iteration
+        said.append(f"at most {_duration(left)} more")
         if np.isfinite(self._value):
             said.append(f"log p {self._value:,.1f}")
         self._bar.update(self._task, completed=record.iteration, said=" · ".join(said))
+
+
+def _duration(seconds: float) -> str:
+    """A length of time, roughly."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _new_bar() -> Progress:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +15,30 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
 )
+
+_DATA_HELP = (
+    "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
+    ".parquet, .h5ad, a .txt with one document a line, or a folder of them. Most may be gzipped."
+)
+_FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA_HELP)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What `gapmf fit` wrote.")]
+Jobs = Annotated[int, typer.Option(help="Threads; all cores by default.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same bits.", min=0)]
+Vocab = Annotated[
+    Path | None, typer.Option(help="Names of the features, a line each; for text: what to count.")
+]
+Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}, whatever the file is called.")]
+Layer = Annotated[str | None, typer.Option(help="Of an .h5ad: where the raw counts are.")]
+Transpose = Annotated[bool, typer.Option("--transpose", help="The file is features × samples.")]
+Json = Annotated[bool, typer.Option("--json", help="As JSON, on standard output.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="A .csv, .tsv, .json or .parquet to write."),
+]
 
 
 # A wrong command or option. Typer brings its own click, so the class is found by descent.
@@ -27,12 +52,16 @@ def run() -> None:
             stream.reconfigure(errors="replace")  # a terminal without Greek letters gets a "?"
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
+        sys.stdout.flush()
+    except (typer.Abort, KeyboardInterrupt):
         code = _complain("stopped", 130)
     except _WrongCall as error:
         code = _complain(error.format_message(), error.exit_code)
-    except (ValueError, OSError) as error:
-        code = _complain(str(error), 1)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        code = _complain(str(error) or type(error).__name__, 1)
     sys.exit(code)
 
 
@@ -61,9 +90,194 @@ def main(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the simulated data.", min=0)] = 0,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes.")] = Path(
+        "gapmf-demo.png"
+    ),
+    jobs: Jobs = -1,
 ) -> None:
-    """Simulate the paper's two data sets, compute their exact likelihood, and fit one."""
+    """Handwritten digits: components, what they are worth, and how well they predict.
+
+    Under a minute. Example: gapmf demo
+    """
     from gapmf.cli.demo import run
 
+    run(seed, output, jobs)
+
+
+@app.command()
+def paper(seed: Seed = 0) -> None:
+    """The paper's two data sets: their exact likelihood, and a fit of one."""
+    from gapmf.cli.paper import run
+
     run(seed)
+
+
+@app.command()
+def fit(
+    data: Data,
+    components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
+    algorithm: Annotated[
+        str, typer.Option(help="mcem-c, mcem-h, mcem-ch; for few components em-c, em-ch, exact.")
+    ] = "mcem-c",
+    alpha: Annotated[float, typer.Option(help="The shape of the activations.")] = 1.0,
+    beta: Annotated[float, typer.Option(help="Their rate.")] = 1.0,
+    learn_alpha: Annotated[
+        bool, typer.Option("--learn-alpha", help="Learn α, one for each component.")
+    ] = False,
+    max_iter: Annotated[int | None, typer.Option(help="Iterations, at most.", min=1)] = None,
+    tol: Annotated[float, typer.Option(help="Stop below so many nats a token and sweep.")] = 1e-5,
+    smoothing: Annotated[
+        float, typer.Option(help="How much of the background is mixed in when new data come.")
+    ] = 0.0,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    vocab: Vocab = None,
+    format: Format = None,  # noqa: A002
+    layer: Layer = None,
+    transpose: Transpose = False,
+    stop_words: Annotated[
+        str | None, typer.Option(help='Of text: "english" leaves out the most frequent.')
+    ] = None,
+    min_df: Annotated[
+        int | None, typer.Option(help="Of text: words in fewer documents are left out.", min=1)
+    ] = None,
+    topics: Annotated[
+        int, typer.Option(help="How many features of each component to show at the end.", min=0)
+    ] = 10,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file that survives if the fit is killed.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")
+    ] = False,
+) -> None:
+    """Fit a model to counts, write it to a file, and show its components.
+
+    Ctrl-C ends the fit with the model so far, and writes it. Example:
+    gapmf fit docword.nips.txt.gz -k 20 --learn-alpha -o nips.gapmf
+    """
+    from gapmf.cli.fitting import run
+
+    parameters = {
+        "n_components": components,
+        "algorithm": algorithm,
+        "alpha": alpha,
+        "beta": beta,
+        "learn_alpha": learn_alpha,
+        "max_iter": max_iter,
+        "tol": tol,
+        "smoothing": smoothing,
+        "random_state": seed,
+        "n_jobs": jobs,
+        "verbose": int(not quiet),
+    }
+    options = {
+        "vocab": vocab,
+        "format": format,
+        "layer": layer,
+        "transpose": transpose or None,
+        "stop_words": stop_words,
+        "min_df": min_df,
+    }
+    run(data, options, parameters, output, checkpoint, resume=resume, n_top=topics)
+
+
+@app.command()
+def score(
+    model: Model,
+    data: Data,
+    output: Output = None,
+    jobs: Jobs = -1,
+    vocab: Vocab = None,
+    format: Format = None,  # noqa: A002
+    layer: Layer = None,
+    transpose: Transpose = False,
+    json: Json = False,
+) -> None:
+    """The log-likelihood of data under a model, with its error; -o keeps that of each sample.
+
+    Example: gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
+    """
+    from gapmf.cli.asking import score as run
+
+    options = {"vocab": vocab, "format": format, "layer": layer, "transpose": transpose or None}
+    run(model, data, options, output, jobs, json=json)
+
+
+@app.command()
+def transform(
+    model: Model,
+    data: Data,
+    output: Output = None,
+    jobs: Jobs = -1,
+    vocab: Vocab = None,
+    format: Format = None,  # noqa: A002
+    layer: Layer = None,
+    transpose: Transpose = False,
+    json: Json = False,
+) -> None:
+    """The activations of samples, posterior means: a row each, as CSV on standard output.
+
+    Example: gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
+    """
+    from gapmf.cli.asking import transform as run
+
+    options = {"vocab": vocab, "format": format, "layer": layer, "transpose": transpose or None}
+    run(model, data, options, output, jobs, json=json)
+
+
+@app.command()
+def topics(
+    model: Model,
+    n: Annotated[int, typer.Option("-n", help="Features of each component.", min=1)] = 10,
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """The largest features of each component, their weights, and its share of the counts.
+
+    Example: gapmf topics nips.gapmf -n 15
+    """
+    from gapmf.cli.topics import run
+
+    run(model, n, output, json=json)
+
+
+@app.command()
+def info(model: Model, json: Json = False) -> None:
+    """What a model file holds, or the checkpoint of a fit: sizes, settings, how it ended.
+
+    Example: gapmf info nips.gapmf
+    """
+    from gapmf.cli.info import run
+
+    run(model, json=json)
+
+
+@app.command()
+def simulate(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .csv, .mtx, .npz or docword.NAME.txt[.gz].")
+    ],
+    model: Annotated[
+        Path | None, typer.Option(help="Draw from a fitted model instead of a random one.")
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="N.", min=1)] = 200,
+    features: Annotated[int, typer.Option("--features", "-f", help="F.", min=1)] = 50,
+    components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)] = 4,
+    alpha: Annotated[float, typer.Option(help="The shape of the activations.")] = 0.3,
+    counts: Annotated[float, typer.Option(help="The mean total of a sample.")] = 200.0,
+    seed: Seed = 0,
+    truth: Annotated[
+        Path | None, typer.Option(help="An .npz for W, alpha and beta of the random model.")
+    ] = None,
+) -> None:
+    """Draw counts from a random model, or from a fitted one.
+
+    Example: gapmf simulate -o toy.csv -n 100 -k 3
+    """
+    from gapmf.cli.simulate import run
+
+    run(output, model, (samples, features, components), alpha, counts, seed, truth)

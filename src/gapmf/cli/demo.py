@@ -1,97 +1,144 @@
-"""`gapmf demo`: the paper's synthetic data, and the likelihood that it could not compute."""
+"""`gapmf demo`: handwritten digits, from counts to components that can be defended."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from sklearn.datasets import load_digits
+from sklearn.decomposition import NMF
 
-from gapmf import (
-    GammaPoissonMF,
-    GaP,
-    count_admissible,
-    log_marginal_likelihood,
-    split_marginal_cost,
-)
-from gapmf.datasets import paper_synthetic
+from gapmf.cli.data import warnings_said
+from gapmf.cli.pictures import blocks, draw
+from gapmf.counts import check_counts
+from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.predictive import document_completion, split_tokens
 
-METHODS = ("enumerate", "polynomial", "quadrature")
+Array = NDArray[np.float64]
+
+K = 16  # more than are needed
+SIDE = 8
+_N_TEST = 360
+_FLOOR = 1e-3  # of the mean picture in each prediction of NMF, which may rule a count out
 
 
-def run(seed: int, console: Console | None = None) -> None:
+def run(seed: int, output: Path, jobs: int, console: Console | None = None) -> None:
     """Print the tour."""
     console = console or Console(highlight=False)
-    console.print(
-        "[bold]gapmf[/]: counts ~ Poisson(W h), h ~ Gamma(α, β), with h integrated out.\n\n"
-        "The paper's synthetic data: 100 samples of 4 counts from 2 components, at two\n"
-        f"scales (seed {seed}). The very first run compiles for some twenty seconds."
-    )
-    for method in METHODS:
-        log_marginal_likelihood([[1, 2]], GaP(np.eye(2) + 1.0), method)
-    first, truth_1 = paper_synthetic(1.0, random_state=seed)
-    second, truth_2 = paper_synthetic(100.0, random_state=seed)
-
-    table = Table(box=SIMPLE_HEAD, title="log p(data | W*), exactly", title_justify="left")
-    table.add_column("data")
-    table.add_column("largest sample", justify="right")
-    table.add_column("method")
-    table.add_column("log-likelihood", justify="right")
-    table.add_column("ms", justify="right")
-    for method in METHODS:
-        table.add_row(*_measure("V₁", first, truth_1, method))
-    table.add_section()
-    for method in METHODS[1:]:
-        table.add_row(*_measure("V₂, 100 times larger", second, truth_2, method))
-    console.print(table)
-
-    split = split_marginal_cost(second, truth_2)
-    console.print(
-        f'"enumerate" is the paper\'s sum: {_terms(first, 2)} terms for V₁, but '
-        f"{_terms(second, 2)} for V₂, and\n{_terms(second, 3)} with the third component that "
-        "the paper fits there. The other two\ngive the same number at any size of counts.\n\n"
-        f"For V₂ the cost a sample is {split.total:.4f}: {split.data:.4f} for the data and "
-        f"{split.penalty + split.constant:.4f} of self-\nregularisation, "
-        "Σ_k α_k log(1 + |w_k|/β_k), the price of every column of W.\n\n"
-        "Now W is fitted to V₂, to the maximum of that likelihood:\n"
-    )
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("components", justify="right")
-    table.add_column("log-likelihood", justify="right")
-    table.add_column("gradient left", justify="right")
-    table.add_column("largest r", justify="right")
-    table.add_column("shares, %")
-    gains, before = [], 0.0
-    for K in (1, 2, 3):
-        est = GammaPoissonMF(K, algorithm="exact", random_state=seed).fit(second)
-        gains.append(est.log_likelihood_ - before)
-        before = est.log_likelihood_
-        shares = "  ".join(f"{100 * share:.1f}" for share in sorted(est.model_.shares)[::-1])
-        gradient, r = est.certificate_.projected_gradient, est.certificate_.r.max()
-        table.add_row(str(K), f"{est.log_likelihood_:.3f}", f"{gradient:.0e}", f"{r:.3f}", shares)
-    console.print(table)
-    console.print(
-        f"The third component adds {gains[2]:.1f} nats for four more parameters (BIC wants 9.2).\n"
-        "r > 1 in some feature says that one component more would raise the likelihood at\n"
-        "first, and it nearly always does by chance: ask what it gains.\n\n"
-        "With your own counts (rows are samples, columns are features):\n"
-        "  [green]from gapmf import GammaPoissonMF\n"
-        "  est = GammaPoissonMF(n_components=3, random_state=0).fit(X)\n"
-        "  est.components_, est.rank_report(X)[/]"
-    )
-
-
-def _measure(name: str, X: Any, model: GaP, method: str) -> tuple[str, str, str, str, str]:
     start = time.perf_counter()
-    ll = log_marginal_likelihood(X, model, method)
-    ms = 1e3 * (time.perf_counter() - start)
-    return name, f"{X.sum(axis=1).max()} counts", method, f"{ll.total:.9f}", f"{ms:.0f}"
+    train, test = _data(seed)
+    console.print(
+        f"[bold]gapmf[/] on scikit-learn's handwritten digits: {train.shape[0]} pictures of 8 × 8 "
+        f"pixels,\neach pixel a count from 0 to 16; {test.shape[0]} more are held out. Every "
+        "picture is a sum of\nparts, with Gamma-distributed amounts that are integrated out. "
+        f"{K} parts are fitted,\nmore than are needed. (The very first run compiles for half a "
+        "minute.)\n"
+    )
+    with warnings_said():
+        est = GammaPoissonMF(
+            K, learn_alpha="shared", random_state=seed, n_jobs=jobs, verbose=1, smoothing=0.001
+        ).fit(train)
+    _say_likelihood(console, est, train)
+    report = est.rank_report(train)
+    _show_components(console, est, report, output)
+    _compare(console, est, train, test, seed, jobs)
+    console.print(
+        f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n\n"
+        "With your own counts, rows being samples:\n"
+        "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]   a .csv, .mtx, .h5ad, text …\n"
+        "  [green]gapmf topics my.gapmf[/]                            what the components are\n"
+        "  [green]gapmf score my.gapmf NEW_DATA[/]                    how well they predict\n"
+        "or in Python: [green]GammaPoissonMF(20).fit(X).rank_report(X)[/]"
+    )
 
 
-def _terms(X: Any, K: int) -> str:
-    """The number of terms for all samples, one after the other, added up."""
-    terms = sum(count_admissible(X, K))
-    return str(terms) if terms < 10**4 else f"{float(terms):.1e}"
+def _data(seed: int) -> tuple[sp.csr_array, sp.csr_array]:
+    X = check_counts(load_digits().data)
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    return X[order[_N_TEST:]], X[order[:_N_TEST]]
+
+
+def _say_likelihood(console: Console, est: Any, train: sp.csr_array) -> None:
+    found = est.log_likelihood(train)
+    console.print(
+        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. "
+        f"log p(training data) = [bold]{found.total:,.0f} ± {found.std_error:.0f}[/] nats, "
+        f"{found.total / train.sum():.4f} a count.\nThe sum behind it has more terms than there "
+        "are atoms; ± is the standard error of its\nestimate. The learned shape of the "
+        f"amounts is α = {est.alpha_[0]:.2f}: below 1, most parts are\nabsent from most pictures.\n"
+    )
+
+
+def _show_components(console: Console, est: Any, report: Any, output: Path) -> None:
+    order = np.argsort(-est.model_.shares, kind="stable")
+    titles = [f"{est.model_.shares[k]:.1%}" + ("" if report.keep[k] else " spare") for k in order]
+    pictures = est.components_[order].reshape(-1, SIDE, SIDE)
+    console.print("The parts, by their share of all counts:\n")
+    console.print(blocks(pictures, titles, console.width), markup=False, soft_wrap=True)
+    if draw(pictures, titles, output):
+        console.print(f"(The same as a picture: {output})\n")
+    else:
+        console.print("(With matplotlib installed, gapmf\\[plot], they are drawn to a .png too.)\n")
+    cheap = report.cost[report.keep].min() if report.keep.any() else 0.0
+    console.print(
+        f"[bold]How many are needed?[/] Removing a part and refitting the others costs "
+        f"log-likelihood;\nBIC would pay {report.price:.0f} nats for one. Removed one by one "
+        f"while they are worth less, [bold]{report.rank} of {K}[/] are\nleft; the cheapest of "
+        f"these is worth {cheap:,.0f} nats.\n"
+    )
+
+
+def _compare(
+    console: Console, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int, jobs: int
+) -> None:
+    """Held-out pictures: the likelihood of whole ones, and of a half given the other."""
+    table = Table(box=SIMPLE_HEAD, title="Held-out pictures", title_justify="left")
+    table.add_column("model")
+    table.add_column("log p, nats a count", justify="right")
+    table.add_column("perplexity of a hidden half", justify="right")
+    one = GammaPoissonMF(1, learn_alpha="shared", random_state=seed, smoothing=0.001).fit(train)
+    for name, fitted in (("gapmf, 1 component", one), (f"gapmf, {K} components", est)):
+        found = fitted.log_likelihood(test)
+        completed = document_completion(test, fitted._ask(test)[1], random_state=seed, n_jobs=jobs)
+        table.add_row(
+            name,
+            f"{found.total / test.sum():.4f} ± {found.std_error / test.sum():.4f}",
+            f"{completed.perplexity:.2f}",
+        )
+    table.add_row(
+        f"scikit-learn's NMF, {K} components",
+        "has none",
+        f"{_perplexity_of_nmf(train, test, seed):.2f}",
+    )
+    console.print(table)
+    console.print(
+        "Half of every held-out picture's counts is shown to the model, which predicts where\nthe "
+        "others are: a perplexity of 64 would be guessing, less is better. NMF (Kullback-\n"
+        "Leibler) fits each picture's amounts to the half that it sees; gapmf averages over all\nthat are "
+        "plausible, which is what counts when there is little to see.\n"
+    )
+
+
+def _perplexity_of_nmf(train: sp.csr_array, test: sp.csr_array, seed: int) -> float:
+    """The same task for scikit-learn's NMF with the Kullback-Leibler divergence."""
+    nmf = NMF(
+        K, solver="mu", beta_loss="kullback-leibler", init="nndsvda", max_iter=500,
+        random_state=seed, tol=1e-4,
+    )  # fmt: skip
+    with warnings_said():
+        nmf.fit(train.astype(float))
+        shown, rest = split_tokens(test, 0.5, np.random.default_rng(seed))
+        rates = nmf.transform(shown.astype(float)) @ nmf.components_
+    mean = np.asarray(train.sum(axis=0)).ravel() / train.sum()
+    p = rates / np.maximum(rates.sum(axis=1, keepdims=True), 1e-300)
+    p = (1.0 - _FLOOR) * p + _FLOOR * (mean + 1e-6)
+    entries = rest.tocoo()
+    log_p = np.log(p[entries.coords]) @ entries.data
+    return float(np.exp(-log_p / rest.sum()))

@@ -1,0 +1,82 @@
+"""`gapmf score` and `gapmf transform`: what a model says about data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from gapmf.cli.data import name_samples, read_for, warnings_said
+from gapmf.cli.tables import check_output, print_json, write_table
+from gapmf.estimator import GammaPoissonMF
+
+
+def score(
+    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
+) -> None:
+    """The likelihood of data."""
+    check_output(output)
+    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
+    table = read_for(est, data, options)
+    with warnings_said():
+        found = est.log_likelihood(table.counts)
+    n_tokens = int(table.counts.sum())
+    summary = {
+        "samples": table.counts.shape[0],
+        "counts": n_tokens,
+        "log_likelihood": found.total,
+        "std_error": found.std_error,
+        "per_count": found.total / max(n_tokens, 1),
+        "impossible": int(np.isneginf(found.per_sample).sum()),
+        "unreliable": int((~found.reliable).sum()),
+        "method": found.method,
+    }
+    if output is not None:
+        columns = {
+            "sample": name_samples(table),
+            "log_likelihood": found.per_sample,
+            "std_error": found.std_errors,
+            "reliable": found.reliable,
+            "method": [str(method) for method in found.methods],
+        }
+        write_table(columns, output)
+    if json:
+        print_json(summary)
+    else:
+        typer.echo(_said(summary))
+
+
+def _said(summary: dict[str, Any]) -> str:
+    lines = [
+        f"log p({summary['samples']:,} samples) = {summary['log_likelihood']:,.3f}"
+        + (f" ± {summary['std_error']:.3g}" if summary["std_error"] else ", exactly"),
+        f"a count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
+    ]
+    if summary["impossible"]:
+        lines.append(
+            f"{summary['impossible']:,} samples are impossible: they have features that the "
+            "model has never seen; fit with --smoothing 0.05"
+        )
+    if summary["unreliable"]:
+        lines.append(f"{summary['unreliable']:,} samples have an error bar not to be trusted")
+    return "\n".join(lines)
+
+
+def transform(
+    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
+) -> None:
+    """The activations of samples."""
+    check_output(output)
+    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
+    table = read_for(est, data, options)
+    with warnings_said():
+        H = est.transform(table.counts)
+    columns: dict[str, Any] = {"sample": name_samples(table)}
+    names = est.get_feature_names_out()
+    columns |= {str(name): H[:, k] for k, name in enumerate(names)}
+    if output is not None:
+        write_table(columns, output)
+    if output is None or json:
+        write_table(columns, None, as_json=json)

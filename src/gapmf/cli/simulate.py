@@ -1,0 +1,106 @@
+"""`gapmf simulate`: counts from a model, to a file."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from gapmf.cli.data import say
+from gapmf.cli.tables import check_folder, replace_file
+from gapmf.errors import InvalidInputError
+from gapmf.estimator import GammaPoissonMF
+from gapmf.model import GaP
+from gapmf.validation import check_number
+
+_DOCWORD = re.compile(r"docword.*\.txt(\.gz)?")
+
+
+def run(
+    output: Path,
+    model: Path | None,
+    shape: tuple[int, int, int],
+    alpha: float,
+    counts: float,
+    seed: int,
+    truth: Path | None,
+) -> None:
+    """Draw and write."""
+    write = _writer(output)
+    check_folder(output)
+    n_samples, F, K = shape
+    rng = np.random.default_rng(seed)
+    if model is None:
+        source, names = random_model(F, K, alpha, counts, rng), None
+    else:
+        if truth is not None:
+            raise InvalidInputError("--truth is for a random model: this one is in its file")
+        est = GammaPoissonMF.load(model)
+        source, names = est.model_, getattr(est, "feature_names_in_", None)
+    if truth is not None:
+        check_folder(truth)
+        if truth.suffix != ".npz":
+            raise InvalidInputError(f"{truth}: the truth must end in .npz")
+    X = source.sample(n_samples, random_state=rng)
+    replace_file(output, lambda temporary: write(sp.csr_array(X), names, temporary))
+    if truth is not None:
+        arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
+        replace_file(truth, lambda temporary: np.savez(temporary, **arrays))
+    say(
+        f"{output}: {X.shape[0]:,} samples × {X.shape[1]:,} features from "
+        f"{source.n_components} components, {int(X.sum()):,} counts"
+    )
+
+
+def random_model(F: int, K: int, alpha: float, counts: float, rng: np.random.Generator) -> GaP:
+    """Sparse directions and equal shares, for samples with so many counts on average."""
+    alpha = check_number(alpha, "alpha", above=0.0)
+    counts = check_number(counts, "counts", above=0.0)
+    directions = rng.dirichlet(np.full(F, 0.1 if F > 1 else 1.0), K).T
+    return GaP(directions * (counts / (K * alpha)), alpha)
+
+
+def _writer(path: Path) -> Any:
+    """What writes counts and names of features to such a file."""
+    if _DOCWORD.fullmatch(path.name):
+        return _write_uci
+    writers = {".csv": _write_csv, ".mtx": _write_mtx, ".npz": _write_npz}
+    if path.suffix not in writers:
+        raise InvalidInputError(
+            f"{path}: the output must be a .csv, .mtx, .npz, or docword.NAME.txt[.gz]"
+        )
+    return writers[path.suffix]
+
+
+def _write_csv(X: sp.csr_array, names: Any, path: str) -> None:
+    header = [f"feature {f}" for f in range(X.shape[1])] if names is None else list(names)
+    import csv
+
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        for n in range(X.shape[0]):
+            writer.writerow(X[[n]].toarray()[0].tolist())
+
+
+def _write_mtx(X: sp.csr_array, names: Any, path: str) -> None:
+    with open(path, "wb") as file:
+        scipy.io.mmwrite(file, X, field="integer")
+
+
+def _write_npz(X: sp.csr_array, names: Any, path: str) -> None:
+    sp.save_npz(path, X)
+
+
+def _write_uci(X: sp.csr_array, names: Any, path: str) -> None:
+    entries = X.tocoo()
+    rows = np.column_stack([entries.coords[0] + 1, entries.coords[1] + 1, entries.data])
+    text = "".join(f"{n} {f} {v}\n" for n, f, v in rows.tolist())
+    head = f"{X.shape[0]}\n{X.shape[1]}\n{X.nnz}\n"
+    content = (head + text).encode()
+    Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)

@@ -1,0 +1,32 @@
+"""The names by which a table of three columns is known to hold triplets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# In small letters, and without "id" or "name" at their end: doc_id, docID and "Doc name" are doc.
+SAMPLE_NAMES = ("sample", "doc", "document", "cell", "barcode", "user", "obs", "row")
+FEATURE_NAMES = ("feature", "word", "term", "token", "gene", "item", "var", "column", "col")
+COUNT_NAMES = ("count", "counts", "value", "n", "freq", "frequency")
+
+
+def find_triplets(names: Sequence[str]) -> tuple[int, int, int] | None:
+    """Which columns have the samples, the features and the counts, if these names are of three.
+
+    >>> find_triplets(["count", "Doc ID", "word"])
+    (1, 2, 0)
+    >>> find_triplets(["doc", "word", "weight"]) is None
+    True
+    """
+    if len(names) != 3:
+        return None
+    plain = [re.sub(r"[ _.-]?(id|name)$", "", name.strip().lower()) for name in names]
+    found = [
+        [place for place, name in enumerate(plain) if name in known]
+        for known in (SAMPLE_NAMES, FEATURE_NAMES, COUNT_NAMES)
+    ]
+    if any(len(places) != 1 for places in found):
+        return None
+    sample, feature, count = (places[0] for places in found)
+    return sample, feature, count
