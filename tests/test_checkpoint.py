@@ -212,3 +212,67 @@ def test_generators_go_on_too(generator, tmp_path):
         killed_at(5, **fit, random_state=generator, checkpoint=path).fit(counts())
     again = GammaPoissonMF.resume(path, counts())
     np.testing.assert_array_equal(again.components_, whole.components_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("schedule", ["adaptive", "saem"])
+def test_components_without_any_activation(schedule, tmp_path, monkeypatch):
+    """At a tiny α some have none at all, in floating point."""
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_SHARE", 0.0)
+    given = {"alpha": 1e-4, "schedule": schedule, "max_iter": 40, "random_state": 0}
+    path = tmp_path / "fit"
+    with pytest.raises(Killed):
+        killed_at(22, n_components=8, checkpoint=path, **given).fit(counts(N=2))
+    total = storage.read(path, "checkpoint")["state"]["walk"]["total"]
+    assert (total["h_sum"] == 0.0).any()
+    again = GammaPoissonMF.resume(path, counts(N=2))
+    whole = GammaPoissonMF(8, **given).fit(counts(N=2))
+    np.testing.assert_array_equal(again.components_, whole.components_)
+
+
+@pytest.mark.parametrize("algorithm", ["mcem-ch", "mcem-h"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_tiny_alpha_can_be_fitted(algorithm):
+    est = GammaPoissonMF(6, algorithm=algorithm, alpha=1e-3, max_iter=80, random_state=0)
+    assert np.isfinite(est.fit(counts(N=8)).components_).all()
+
+
+def test_what_was_begun_is_not_lost_to_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    path = tmp_path / "fit"
+
+    def refuse(record):
+        if record.iteration == 5:
+            raise InvalidInputError("no more")
+
+    with pytest.raises(InvalidInputError, match="no more"):
+        GammaPoissonMF(2, random_state=0, checkpoint=path, callbacks=[refuse]).fit(counts())
+    assert path.exists()
+    with pytest.raises(InvalidInputError, match="no more"):
+        GammaPoissonMF.resume(path, counts(), callbacks=[refuse])
+    assert path.exists()
+    whole = GammaPoissonMF(2, random_state=0).fit(counts())
+    again = GammaPoissonMF.resume(path, counts())
+    np.testing.assert_array_equal(again.components_, whole.components_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("given", [{"algorithm": "em-c"}, {"max_iter": 25, "n_init": 3}])
+def test_a_warm_start_is_resumed_as_one(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    path = tmp_path / "fit"
+    fits = []
+    for kill in (False, True):
+        est = GammaPoissonMF(2, random_state=0, warm_start=True, **given).fit(counts())
+        est.set_params(checkpoint=path if kill else None)
+        if kill:
+            est.set_params(callbacks=killed_at(5).callbacks)
+            with pytest.raises(Killed):
+                est.fit(counts(seed=1))
+            est = GammaPoissonMF.resume(path, counts(seed=1))
+        else:
+            est.fit(counts(seed=1))
+        fits.append(est)
+    assert fits[0].n_iter_ == fits[1].n_iter_
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)

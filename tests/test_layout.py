@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gapmf import GammaPoissonMF, GaP, checkpoint, storage
+from gapmf.em.state import pack_rng, unpack_rng
 from gapmf.errors import GapmfError, StorageError
 from gapmf.layout import Maybe, Number, Numbers, Whole, check_layout
 
@@ -146,3 +147,48 @@ def test_what_fits():
         "d": Numbers(("T",), whole=None),
     }
     check_layout(value, layout, "x")
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("data",), REMOVED),
+        (("data",), np.zeros(3)),
+        (("finished",), np.zeros(2)),
+        (("state", "history", "n_sweeps"), np.full(24, 2**64 - 1, dtype=np.uint64)),
+        (("state", "rng", "bit_generator"), "MT19937"),
+        (("state", "rng", "has_uint32"), 7),
+        (("state", "walk", "model", "W"), np.full((5, 2), 1e308)),
+        (("state", "L"), np.full((12, 2), 7)),
+    ],
+)
+def test_forged_places(checkpoints, way, value, tmp_path):
+    """Errors of ours, and the file is kept."""
+    path = tmp_path / "fit"
+    storage.write(path, "checkpoint", with_change(checkpoints["adaptive"], way, value))
+    with pytest.raises(GapmfError):
+        GammaPoissonMF.resume(path, X)
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "value"),
+    [
+        ("MT19937", ("state", "pos"), 2**30),
+        ("MT19937", ("state", "key"), np.zeros(3, dtype=np.uint64)),
+        ("Philox", ("buffer_pos",), -(2**30)),
+        ("Philox", ("buffer",), np.zeros(1, dtype=np.uint64)),
+        ("SFC64", ("state", "state"), np.zeros(1, dtype=np.uint64)),
+        ("PCG64", ("uinteger",), 2**40),
+        ("PCG64DXSM", ("state", "inc"), -1),
+    ],
+)
+def test_forged_generators(name, way, value):
+    """NumPy reads beyond its arrays where these say so."""
+    tree = pack_rng(np.random.Generator(getattr(np.random, name)(1)))
+    np.testing.assert_array_equal(
+        unpack_rng(tree).integers(2**60, size=5),
+        np.random.Generator(getattr(np.random, name)(1)).integers(2**60, size=5),
+    )
+    with pytest.raises(TypeError, match="rng"):
+        unpack_rng(with_change(tree, way, value))

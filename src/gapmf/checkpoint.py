@@ -31,11 +31,14 @@ class Checkpoint:
     path : str or path
     head : dict
         What stays the same during the fit.
+    resumed : bool
+        Whether the fit goes on from an earlier one.
     """
 
-    def __init__(self, path: Any, head: Tree) -> None:
+    def __init__(self, path: Any, head: Tree, *, resumed: bool = False) -> None:
         self._path, self._head = Path(path), head
         self._next = 0.0
+        self._worth_keeping = resumed
 
     def offer(self, make: Callable[[], Tree]) -> None:
         """Write what `make` packs, if it is time to."""
@@ -43,6 +46,7 @@ class Checkpoint:
         if begin < self._next:
             return
         self.write(make())
+        self._worth_keeping = True
         end = time.monotonic()
         self._next = end + max(EVERY_SECONDS, _SHARE * (end - begin))
 
@@ -52,8 +56,9 @@ class Checkpoint:
         storage.write(self._path, "checkpoint", content)
 
     def discard(self) -> None:
-        """Remove the file: there is nothing to go on from."""
-        self._path.unlink(missing_ok=True)
+        """Remove the file if there is nothing in it to go on from."""
+        if not self._worth_keeping:
+            self._path.unlink(missing_ok=True)
 
 
 def refuse_to_overwrite(path: Any) -> None:
@@ -61,7 +66,7 @@ def refuse_to_overwrite(path: Any) -> None:
     if not Path(path).exists():
         return
     found = storage.read(path, "checkpoint")
-    if not found["finished"]:
+    if not found.get("finished"):
         raise InvalidInputError(
             f"{path} is the checkpoint of a fit that did not end: go on from it with "
             "GammaPoissonMF.resume(path, X), or remove it to begin anew"

@@ -214,7 +214,10 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         checkpoint = None
         if self.checkpoint is not None:
             refuse_to_overwrite(self.checkpoint)
-            head = {"parameters": pack_parameters(self), "data": begun.fingerprint()}
+            parameters = pack_parameters(self)
+            if self.warm_start and hasattr(self, "model_"):  # which the file does not have
+                parameters |= self._where_it_ended(begun.counts.shape[1])
+            head = {"parameters": parameters, "data": begun.fingerprint()}
             checkpoint = Checkpoint(self.checkpoint, head)
         return self._run(begun, rng, checkpoint)
 

@@ -126,7 +126,7 @@ def fit_task(
         return integrate(expect, settings, rng)
     except GapmfError:
         if checkpoint is not None:
-            checkpoint.discard()  # it would refuse again
+            checkpoint.discard()  # a new fit would be refused again
         raise
 
 

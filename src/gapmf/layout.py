@@ -40,6 +40,7 @@ class Numbers(NamedTuple):
     least: float = -math.inf
     whole: bool | None = False  # or None, if they may be
     finite: bool = True
+    unsigned: bool = False
 
 
 class Maybe(NamedTuple):
@@ -87,7 +88,7 @@ def check_layout(
 
 def _check_numbers(value: Any, layout: Numbers, where: str, lengths: dict[str, int]) -> None:
     kind = "whole numbers" if layout.whole else "numbers"
-    kinds = {True: "iu", False: "f", None: "iuf"}[layout.whole]
+    kinds = "u" if layout.unsigned else {True: "i", False: "f", None: "if"}[layout.whole]
     right = isinstance(value, np.ndarray) and value.dtype.kind in kinds
     if not right or value.ndim != len(layout.shape):
         raise _mismatch(value, where, f"an array of {kind} with {len(layout.shape)} axes")

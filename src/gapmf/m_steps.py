@@ -90,11 +90,17 @@ def update_ch(s: Statistics) -> Array:
     A component without counts may have activations that are all 0 in floating point, at small
     α; its column is 0.
     """
-    return np.divide(s.c_sum, s.h_sum, out=np.zeros_like(s.c_sum), where=s.c_sum > 0)
+    return _divide(s.c_sum, s.h_sum)
 
 
 def update_h(s: Statistics, W: Array) -> Array:
     """w_fk = w̃_fk Σ_jn h_kn v_fn [W̃h]_fn⁻¹ / Σ_jn h_kn: Eq. 42."""
     assert s.ratio_sum is not None
-    upper = W * s.ratio_sum
-    return np.divide(upper, s.h_sum, out=np.zeros_like(upper), where=upper > 0)
+    return _divide(W * s.ratio_sum, s.h_sum)
+
+
+def _divide(upper: Array, h_sum: Array) -> Array:
+    """Columns divided by activations; 0 where these are nothing, or next to it."""
+    with np.errstate(over="ignore"):
+        W = np.divide(upper, h_sum, out=np.zeros_like(upper), where=(upper > 0) & (h_sum > 0))
+    return np.where(np.isfinite(W), W, 0.0)

@@ -24,6 +24,7 @@ Tree = dict[str, Any]
 Est = TypeVar("Est")
 
 _PLAIN = {"rank_": int, "n_iter_": int, "converged_": bool, "log_likelihood_": float}
+_HEAD = {"parameters": dict, "data": str, "state": dict, "finished": bool}
 _MAY_CHANGE = ("n_jobs", "verbose", "callbacks", "checkpoint")
 
 
@@ -120,6 +121,7 @@ class Saving:
             )
         content = storage.read(path, "checkpoint")
         with _unpacking(path):
+            check_layout({name: content[name] for name in _HEAD}, _HEAD, "content")
             parameters = unpack_parameters(content) | {"checkpoint": path} | changes
             est, state = cls(**parameters), content["state"]
         task = est._begin(X, sample_weight)
@@ -133,11 +135,14 @@ class Saving:
                 return unpack_fitted(est, state["fitted"])
             if task.settings.monte_carlo and state["walk"] is not None:
                 check_layout(state, draws_layout(task.settings, task.counts), "state")
+                unpack_model(state["walk"]["model"])
             else:
                 check_layout(state, {"rng": dict, "walk": type(None)}, "state")
             rng = unpack_rng(state["rng"])
         head = {"parameters": content["parameters"], "data": content["data"]}
-        checkpoint = Checkpoint(est.checkpoint, head) if est.checkpoint is not None else None
+        checkpoint = None
+        if est.checkpoint is not None:
+            checkpoint = Checkpoint(est.checkpoint, head, resumed=True)
         resumed: Self = est._run(task, rng, checkpoint, state if state["walk"] else None)
         return resumed
 

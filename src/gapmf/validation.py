@@ -97,7 +97,10 @@ def check_number(
 ) -> float:
     """One number, not NaN, that is at least `least`, or above `above`."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    x = float(value) if number else float("nan")
+    try:
+        x = float(value) if number else float("nan")
+    except OverflowError:  # a whole number of hundreds of digits
+        x = float("inf") if value > 0 else -float("inf")
     if (least is not None and not x >= least) or (above is not None and not x > above):
         bound = f"{least:g} or more" if above is None else f"above {above:g}"
         raise InvalidInputError(f"{name} must be a number, {bound}, but is {value!r}")

@@ -15,6 +15,7 @@ from gapmf.cli.topics import topics_table
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
+from gapmf.settings import check_settings
 
 STOPPED = 130
 
@@ -37,6 +38,7 @@ def run(
     start = time.perf_counter()
     with warnings_said():
         table = read(data, **options)
+    check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
     if not quiet:
         _say_what_was_read(data, table, time.perf_counter() - start)
     with warnings_said():

@@ -28,7 +28,7 @@ def run(seed: int, console: Console | None = None) -> None:
     console.print(
         "[bold]gapmf[/]: counts ~ Poisson(W h), h ~ Gamma(α, β), with h integrated out.\n\n"
         "The paper's synthetic data: 100 samples of 4 counts from 2 components, at two\n"
-        f"scales (seed {seed}). The very first run compiles for some twenty seconds."
+        f"scales (seed {seed}). The very first run compiles for half a minute."
     )
     for method in METHODS:
         log_marginal_likelihood([[1, 2]], GaP(np.eye(2) + 1.0), method)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from gapmf.em.schedules import MOST_DRAWS
@@ -13,7 +12,6 @@ from gapmf.layout import MANY, Maybe, Number, Numbers, Whole
 from gapmf.settings import Settings
 
 _LONGEST_WINDOW = 40
-_TINY = float(np.finfo(float).tiny)
 
 
 def model_layout(F: int, K: int) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def statistics_layout(
     K = settings.alpha.size
     return {
         "c_sum": Numbers((F, K), 0.0),
-        "h_sum": Numbers((K,), _TINY),
+        "h_sum": Numbers((K,), 0.0),
         "n_draws": Number(1.0),
         "ratio_sum": type(None),
         "sizes": type(None)

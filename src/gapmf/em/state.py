@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gapmf.em.gain import Point
 from gapmf.errors import InvalidInputError
+from gapmf.layout import Numbers, Whole, check_layout
 from gapmf.m_steps import Statistics
 from gapmf.model import GaP
 
 Tree = dict[str, Any]
 
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+# NumPy does not check what it is given as a state, and may read elsewhere.
+_HALF = {"has_uint32": Whole(0, 1), "uinteger": Whole(0, 2**32 - 1)}
+_PCG = {
+    "bit_generator": str,
+    "state": {"state": Whole(0, 2**128), "inc": Whole(0, 2**128)},
+    **_HALF,
+}
+_WORDS = partial(Numbers, whole=True, unsigned=True)
+_BIT_GENERATORS: dict[str, Any] = {
+    "PCG64": _PCG,
+    "PCG64DXSM": _PCG,
+    "MT19937": {"bit_generator": str, "state": {"key": _WORDS((624,)), "pos": Whole(0, 624)}},
+    "Philox": {
+        "bit_generator": str,
+        "state": {"counter": _WORDS((4,)), "key": _WORDS((2,))},
+        "buffer": _WORDS((4,)),
+        "buffer_pos": Whole(0, 4),
+        **_HALF,
+    },
+    "SFC64": {"bit_generator": str, "state": {"state": _WORDS((4,))}, **_HALF},
+}
 
 
 def pack_model(model: GaP) -> Tree:
@@ -67,6 +89,7 @@ def unpack_rng(tree: Tree) -> np.random.Generator:
     name = tree["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise InvalidInputError(f"there is no bit generator {name!r}")
+    check_layout(tree, _BIT_GENERATORS[name], "rng")
     bits = getattr(np.random, name)()
     bits.state = _with_arrays_of(np.uint32, tree) if name == "MT19937" else tree
     return np.random.Generator(bits)

@@ -247,6 +247,7 @@ class LocalEngine:
             n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
             if self._n_threads > 1:
                 n_blocks = max(n_blocks, BLOCKS_A_THREAD * self._n_threads)
+            n_blocks = min(n_blocks, N)
             ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
             cuts = np.unique(np.concatenate([[0], ends, [N]]))
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))

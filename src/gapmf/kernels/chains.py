@@ -25,6 +25,16 @@ def keep_identity(at):
 
 
 @kernel()
+def rotate(by, at):
+    """Shift the parents: in their order the first is one of the first particles, always."""
+    P = at.parent.size
+    for i in range(P):
+        at.found[i] = at.parent[i]
+    for i in range(P):
+        at.parent[i] = np.int64(at.found[(i + by) % P])
+
+
+@kernel()
 def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shapes):
     """α + L after each sweep but the first n_burn_in, shapes (n_draws, K × P), by columns met.
 
@@ -36,8 +46,9 @@ def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shap
     total = 0.0
     for i in range(P):
         total += at.weight[i]
-    word, _ = pair(0, tick(stream, at.clock))
+    word, other = pair(0, tick(stream, at.clock))
     resample(uniform(word), total, at)
+    rotate(np.int64(uniform(other) * P), at)
     for t in range(n_burn_in + shapes.shape[0]):
         move(stream, J, K, at)
         keep_identity(at)

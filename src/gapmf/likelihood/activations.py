@@ -21,7 +21,7 @@ from gapmf.likelihood.guide import guide, may_miss_a_mode
 from gapmf.likelihood.importance import log_gamma
 from gapmf.likelihood.plan import by_columns, refuse_impossible
 from gapmf.likelihood.posterior import posterior_moments
-from gapmf.likelihood.sample import take_sample
+from gapmf.likelihood.sample import most_side_by_side, take_sample
 from gapmf.likelihood.streams import ACTIVATIONS, stream_names
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
@@ -193,6 +193,8 @@ def _shapes(
         return shapes, 0.0, True, rng
     rate = (model.column_norms + model.beta)[columns]
     for n_chains in CHAINS:
+        if n_chains > max(N_CHAINS, N_PASSES * most_side_by_side(columns.size)):
+            break
         n_sweeps = 16 if n_chains <= CHAINS[1] else 8
         expected = guide(rows, n, sample, seed, n_chains)
         drawn = draw_passes(sample, expected, seed, names, n_sweeps, n_chains)

@@ -67,7 +67,8 @@ def births(alpha: Array, mass: Array, total: Array) -> Array:
     `FEWEST_BIRTHS`, a mode with such a component may have been missed by every one of them.
     """
     mass = np.maximum(mass, 1.0)
-    return np.asarray(alpha * (digamma(mass + total) - digamma(mass)))
+    found = alpha * (digamma(mass + total) - digamma(mass))
+    return np.where(np.asarray(total) <= 1, np.inf, found)  # one token has all of its choices
 
 
 class Mean(NamedTuple):

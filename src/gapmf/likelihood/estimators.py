@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood import chib, importance, reverse, smc
 from gapmf.likelihood.estimates import Estimates
+from gapmf.likelihood.sample import most_side_by_side
 from gapmf.model import GaP
 from gapmf.validation import check_whole
 
@@ -46,7 +47,7 @@ def _points(n: int | None, n_components: int) -> int:
 
 def _chains(n: int | None, n_components: int) -> int:
     n = check_whole(chib.N_PASSING if n is None else n, "n_particles", 32)
-    most = smc.most_side_by_side(n_components)
+    most = most_side_by_side(n_components)
     if n > most:
         raise InvalidInputError(
             f"n_particles is {n}, but with {n_components} components at most {most} chains can "

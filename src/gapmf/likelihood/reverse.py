@@ -20,8 +20,7 @@ from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
 from gapmf.likelihood.cost import MAX_MEMORY
 from gapmf.likelihood.draws import estimate_each, pilot_cost, pilot_shapes
 from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, leaves_a_choice, log_mean
-from gapmf.likelihood.sample import Sample, sweep_cost
-from gapmf.likelihood.smc import most_side_by_side
+from gapmf.likelihood.sample import Sample, most_side_by_side, sweep_cost
 from gapmf.likelihood.streams import REVERSE, stream_names
 from gapmf.model import GaP
 from gapmf.rows import sum_entries
@@ -67,13 +66,15 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    n_chains = N_RUNS * per_run
+    most = most_side_by_side(model.n_components)
+    apart = max(min(per_run, most // N_RUNS), 1)
+    n_chains = N_RUNS * apart
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
         J, K = sample.p.shape
         # Of one pass: among several, those that have missed a mode would count as much.
         pilot = pilot_shapes(rows, n, sample, guide, seed, N_PILOT, n_chains, n_passes=1)
-        ends = pilot[0, -1, ::per_run]
+        ends = pilot[0, -1, ::apart]
         names = stream_names(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)

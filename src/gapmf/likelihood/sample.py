@@ -103,3 +103,8 @@ def sweep_cost(rows: sp.csr_array, K: int) -> Array:
     """Operations for a sweep of one chain, sample by sample, about a nanosecond each."""
     tokens = sum_entries(rows.indptr, np.minimum(rows.data, HEAVY).astype(float))
     return np.asarray((0.5 * K + 3.0) * tokens + 50.0 * K)
+
+
+def most_side_by_side(n_components: int) -> int:
+    """Particles of a run that the counters of the random numbers can tell apart."""
+    return max((1 << 20) // max(n_components, 1) // 4 * 4, 4)

@@ -28,7 +28,7 @@ from gapmf.likelihood.estimates import (
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.guide import Guides, births_are_rare, guide_cost, guides
 from gapmf.likelihood.plan import columns_met
-from gapmf.likelihood.sample import pass_cost
+from gapmf.likelihood.sample import most_side_by_side, pass_cost
 from gapmf.likelihood.streams import PILOT, stream_names
 from gapmf.model import GaP
 from gapmf.parallel import for_each
@@ -68,11 +68,6 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
             f"{most * N_ISLANDS} particles can be told apart"
         )
     return each
-
-
-def most_side_by_side(n_components: int) -> int:
-    """Particles of a run that the counters of the random numbers can tell apart."""
-    return max((1 << 20) // max(n_components, 1) // 4 * 4, 4)
 
 
 def log_factors(

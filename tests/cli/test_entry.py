@@ -30,13 +30,28 @@ def test_version():
 def test_help_names_what_is_ready():
     done = _run("--help")
     assert done.returncode == 0
-    assert "demo" in done.stdout
-    assert _run("demo", "--help").returncode == 0
+    commands = ("demo", "fit", "score", "transform", "topics", "info", "simulate", "paper")
+    for command in commands:
+        assert command in done.stdout
+        shown = _run(command, "--help")
+        assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_help_is_light():
+    """Neither NumPy nor scikit-learn is imported for it."""
+    code = (
+        "import sys; sys.argv = ['gapmf', '--help']\nimport gapmf.cli\n"
+        "try: gapmf.cli.run()\nexcept SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'numba', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(str(sorted(heavy)) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
-def test_demo_prints_the_exact_likelihood(columns):
-    done = _run("demo", "--seed", "3", COLUMNS=columns)
+def test_paper_prints_the_exact_likelihood(columns):
+    done = _run("paper", "--seed", "3", COLUMNS=columns)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert max(map(len, done.stdout.splitlines())) <= int(columns)
@@ -57,7 +72,7 @@ def test_errors_are_short_and_non_zero():
 
 
 def test_a_terminal_without_greek_letters():
-    done = _run("demo", PYTHONIOENCODING="ascii")
+    done = _run("paper", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "log-likelihood" in done.stdout
 

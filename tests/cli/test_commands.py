@@ -1,0 +1,271 @@
+"""Commands on files, as subprocesses: good and bad input, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gapmf import GammaPoissonMF, read
+
+pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+GAPMF = str(Path(sys.executable).with_name("gapmf"))
+
+
+def gapmf(*args, code=0, **env):
+    done = subprocess.run(
+        [GAPMF, *map(str, args)], capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | env,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stdout == ""
+        assert done.stderr.startswith("gapmf: ")
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A simulated file in every format that `simulate` has, and a model of one."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("toy.csv", "toy.mtx", "toy.npz", "docword.toy.txt", "docword.toy.txt.gz"):
+        gapmf("simulate", "-o", folder / name, "-n", 60, "-f", 20, "-k", 3, "--seed", 1)
+    (folder / "vocab.toy.txt").write_text("".join(f"word{f}\n" for f in range(20)))
+    gapmf(
+        "fit", folder / "docword.toy.txt.gz", "-k", 3, "--learn-alpha", "-o", folder / "m.gapmf",
+        "--tol", 1e-3,
+    )  # fmt: skip
+    return folder
+
+
+def test_simulated_files_are_the_same_in_every_format(folder):
+    tables = [
+        read(folder / name).counts.toarray()
+        for name in ("toy.csv", "toy.mtx", "toy.npz", "docword.toy.txt", "docword.toy.txt.gz")
+    ]
+    assert tables[0].shape == (60, 20)
+    assert tables[0].sum() > 1000
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table, tables[0])
+
+
+def test_fit_says_what_it_does_and_writes_a_model(folder):
+    out = folder / "again.gapmf"
+    done = gapmf(
+        "fit", folder / "docword.toy.txt.gz", "-k", 3, "--learn-alpha", "-o", out, "--tol", 1e-3
+    )
+    assert "60 samples × 20 features" in done.stderr
+    assert f"the model is in {out}" in done.stderr
+    assert "3 components of 20 features" in done.stdout
+    assert "word" in done.stdout
+    est, first = GammaPoissonMF.load(out), GammaPoissonMF.load(folder / "m.gapmf")
+    np.testing.assert_array_equal(est.components_, first.components_)
+    assert est.feature_names_in_[3] == "word3"
+    counts = read(folder / "docword.toy.txt").counts
+    own = GammaPoissonMF(3, learn_alpha=True, tol=1e-3, random_state=0).fit(counts)
+    np.testing.assert_array_equal(est.components_, own.components_)
+
+
+def test_quiet(folder):
+    done = gapmf("fit", folder / "toy.csv", "-k", 2, "-o", folder / "q.gapmf", "-q", "--tol", 0.1)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_topics(folder):
+    found = json.loads(gapmf("topics", folder / "m.gapmf", "-n", 4, "--json").stdout)
+    assert [len(c["features"]) for c in found] == [4, 4, 4]
+    shares = [c["share"] for c in found]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1.0)
+    gapmf("topics", folder / "m.gapmf", "-n", 4, "-o", folder / "topics.csv")
+    with open(folder / "topics.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    assert rows[0]["feature"] == found[0]["features"][0]["feature"]
+    for columns in ("80", "120"):
+        shown = gapmf("topics", folder / "m.gapmf", COLUMNS=columns).stdout
+        assert max(map(len, shown.splitlines())) <= int(columns)
+
+
+def test_score(folder):
+    counts = read(folder / "docword.toy.txt").counts
+    est = GammaPoissonMF.load(folder / "m.gapmf")
+    expected = est.log_likelihood(counts)
+    out = folder / "scores.parquet"
+    done = gapmf("score", folder / "m.gapmf", folder / "docword.toy.txt", "--json", "-o", out)
+    found = json.loads(done.stdout)
+    assert found["log_likelihood"] == pytest.approx(expected.total, rel=1e-12)
+    frame = pl.read_parquet(out)
+    np.testing.assert_allclose(frame["log_likelihood"].to_numpy(), expected.per_sample)
+    assert (
+        "log p(60 samples) = "
+        in gapmf("score", folder / "m.gapmf", folder / "docword.toy.txt").stdout
+    )
+
+
+def test_transform(folder):
+    counts = read(folder / "docword.toy.txt").counts
+    expected = GammaPoissonMF.load(folder / "m.gapmf").transform(counts)
+    shown = gapmf("transform", folder / "m.gapmf", folder / "docword.toy.txt").stdout
+    rows = list(csv.reader(shown.splitlines()))
+    assert rows[0][0] == "sample"
+    np.testing.assert_allclose(np.array([r[1:] for r in rows[1:]], dtype=float), expected)
+    as_json = gapmf("transform", folder / "m.gapmf", folder / "docword.toy.txt", "--json").stdout
+    assert len(json.loads(as_json)) == 60
+
+
+def test_features_are_found_by_name(folder, tmp_path):
+    """In another order, with one that the model does not know, and without one that it has."""
+    counts = read(folder / "docword.toy.txt").counts.toarray()
+    order = np.random.default_rng(0).permutation(20)[:19]
+    names = [f"word{f}" for f in order] + ["new"]
+    with open(tmp_path / "other.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows(np.column_stack([counts[:, order], np.full(60, 2)]).tolist())
+    done = gapmf("transform", folder / "m.gapmf", tmp_path / "other.csv")
+    assert "1 features that the model does not know are left out" in done.stderr
+    known = np.zeros_like(counts)
+    known[:, order] = counts[:, order]
+    expected = GammaPoissonMF.load(folder / "m.gapmf").transform(known)
+    rows = list(csv.reader(done.stdout.splitlines()))
+    np.testing.assert_allclose(np.array([r[1:] for r in rows[1:]], dtype=float), expected)
+
+
+def test_info(folder):
+    found = json.loads(gapmf("info", folder / "m.gapmf", "--json").stdout)
+    assert (found["kind"], found["components"], found["features"]) == ("model", 3, 20)
+    assert "converged" in gapmf("info", folder / "m.gapmf").stdout
+
+
+def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
+    gapmf("simulate", "-o", tmp_path / "s.npz", "--model", folder / "m.gapmf", "-n", 7)
+    assert read(tmp_path / "s.npz").counts.shape == (7, 20)
+    gapmf("simulate", "-o", tmp_path / "t.csv", "-k", 2, "-f", 5, "--truth", tmp_path / "t.npz")
+    assert np.load(tmp_path / "t.npz")["W"].shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "match"),
+    [
+        (["fit", "nowhere.csv", "-k", 2, "-o", "m"], "No such file"),
+        (["fit", "toy.csv", "-k", 0, "-o", "m"], "--components"),
+        (["fit", "toy.csv", "-o", "m"], "Missing option"),
+        (["fit", "toy.csv", "-k", 2, "-o", "no/such/m"], "there is no folder"),
+        (["fit", "toy.csv", "-k", 2, "-o", "toy.csv"], "is the data"),
+        (["fit", "toy.npz", "-k", 2, "-o", "toy.csv"], "is no model: it is not replaced"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--resume"], "--resume needs --checkpoint"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--layer", "x"], "no option layer"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--algorithm", "no"], "algorithm"),
+        (["fit", "bad.csv", "-k", 2, "-o", "m"], "bad.csv, line 3"),
+        (["topics", "toy.csv"], "not a gapmf file"),
+        (["info", "toy.csv"], "not a gapmf file"),
+        (["score", "m.gapmf", "toy.npz", "-o", "x.xls"], "must end in .csv, .tsv, .json"),
+        (["transform", "m.gapmf", "small.csv"], "features"),
+        (["simulate", "-o", "x.xls"], "the output must be"),
+    ],
+)
+def test_bad_input(folder, args, match, monkeypatch):
+    (folder / "bad.csv").write_text("a,b\n1,2\n1,-2\n")
+    (folder / "small.csv").write_text("a,b\n1,2\n1,2\n")
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    misused = args[2:] in (["-k", 0, "-o", "m"], ["-o", "m"])
+    done = gapmf(*args, code=2 if misused else 1)
+    assert match in done.stderr
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_killed_fit_is_resumed(folder, tmp_path):
+    given = ["fit", folder / "toy.csv", "-k", 3, "-o", tmp_path / "m", "--tol", "1e-9"]
+    given += ["--max-iter", 4000, "--checkpoint", tmp_path / "c", "-q"]
+    process = subprocess.Popen([GAPMF, *map(str, given)], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "c").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+    finally:
+        process.kill()
+        process.wait()
+    assert not (tmp_path / "m").exists()
+    assert json.loads(gapmf("info", tmp_path / "c", "--json").stdout)["kind"] == "checkpoint"
+    gapmf(*given, "--resume")
+    whole = GammaPoissonMF(3, tol=1e-9, max_iter=4000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may not have converged
+        whole.fit(read(folder / "toy.csv").counts)
+    np.testing.assert_array_equal(
+        GammaPoissonMF.load(tmp_path / "m").components_, whole.components_
+    )
+
+
+def test_ctrl_c_saves_what_there_is(folder, tmp_path):
+    given = ["fit", folder / "toy.csv", "-k", 3, "-o", tmp_path / "m", "--tol", "1e-12"]
+    given += ["--max-iter", 10**7, "--checkpoint", tmp_path / "c"]
+    process = subprocess.Popen(
+        [GAPMF, *map(str, given)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "c").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "the model so far, after" in said
+    assert GammaPoissonMF.load(tmp_path / "m").n_iter_ > 0
+
+
+def test_text(tmp_path):
+    lines = ["apes eat bananas and apes sleep", "bees make honey honey", "apes and bees"] * 5
+    (tmp_path / "docs.txt").write_text("\n".join(lines))
+    gapmf("fit", tmp_path / "docs.txt", "-k", 2, "-o", tmp_path / "m", "--stop-words", "english",
+          "--tol", 0.1)  # fmt: skip
+    (tmp_path / "new.txt").write_text("honey bees dance\n")
+    done = gapmf("transform", tmp_path / "m", tmp_path / "new.txt")
+    assert "left out" in done.stderr
+
+
+def test_nips(tmp_path):
+    where = os.environ.get("GAPMF_NIPS_DIR")
+    if not where:
+        pytest.skip("GAPMF_NIPS_DIR is not set")
+    done = gapmf("fit", Path(where) / "docword.nips.txt.gz", "-k", 5, "-o", tmp_path / "m",
+                 "--max-iter", 60, COLUMNS="100")  # fmt: skip
+    assert "1,500 samples × 12,419 features" in done.stderr
+    for word in ("network", "learning", "model"):
+        assert word in done.stdout
+
+
+def test_a_reader_that_has_seen_enough(folder):
+    command = f"{GAPMF} transform {folder / 'm.gapmf'} {folder / 'docword.toy.txt'} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("sample,")
+    assert done.stderr == ""
+
+
+def test_other_compressions(folder, tmp_path):
+    """Packed whatever it is called."""
+    data = gzip.compress((folder / "toy.csv").read_bytes())
+    (tmp_path / "toy.csv").write_bytes(data)
+    np.testing.assert_array_equal(
+        read(tmp_path / "toy.csv").counts.toarray(), read(folder / "toy.csv").counts.toarray()
+    )
