@@ -43,7 +43,7 @@ def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bo
     except ImportError:
         return False
     check_folder(path)
-    per_row = 8
+    per_row = min(6, len(pictures))
     n_rows = -(-len(pictures) // per_row)
     figure = Figure(figsize=(1.25 * per_row, 1.5 * n_rows), layout="constrained")
     axes: Any = figure.subplots(n_rows, per_row, squeeze=False)

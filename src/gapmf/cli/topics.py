@@ -41,7 +41,7 @@ def topics_table(est: GammaPoissonMF, n: int) -> Table:
     table.add_column("largest features, and their part of the component in %")
     for component in _components(est, n):
         words = "  ".join(
-            f"{escape(str(top['feature']))} [dim]{100 * top['weight']:.1f}[/]"
+            f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
             for top in component["features"]
         )
         table.add_row(

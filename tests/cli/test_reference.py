@@ -1,0 +1,15 @@
+"""The reference of the command line is what the commands say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_reference_is_up_to_date():
+    made = runpy.run_path(str(DOCS / "generate_cli.py"))["reference"]()
+    assert made == (DOCS / "cli.md").read_text(encoding="utf-8"), "run docs/generate_cli.py"
+    for command in ("demo", "fit", "score", "transform", "topics", "info", "simulate"):
+        assert f"## `gapmf {command}" in made
