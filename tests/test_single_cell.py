@@ -69,7 +69,7 @@ def test_normalised_counts_are_refused_and_the_right_layer_named():
     del adata.layers["raw counts"]
     with pytest.raises(InvalidInputError, match="pass raw counts, not normalised"):
         fit_anndata(adata, an_estimator())
-    with pytest.raises(InvalidInputError, match="there is no layer 'raw': the layers are none"):
+    with pytest.raises(InvalidInputError, match="layers has no 'raw': the layers are none"):
         fit_anndata(adata, an_estimator(), layer="raw")
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
+from gapmf.io.h5ad import counts_of, warn_if_normalised
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF
-
-_FEW_CELLS = 10  # whose totals may be equal by chance
 
 
 def fit_anndata(
@@ -61,52 +57,14 @@ def fit_anndata(
             f"adata must be an AnnData, but is {type(adata).__name__}: use est.fit(X) for arrays "
             "and frames"
         )
-    counts = _counts(adata, layer)
+    counts = counts_of(adata, layer, "adata.")
+    warn_if_normalised(counts, "adata.X" if layer is None else f"adata.layers[{layer!r}]")
     est.fit(counts)
     activations = np.asarray(est.transform(counts))
     adata.obsm[f"X_{key_added}"] = activations
     adata.varm[f"{key_added}_components"] = est.components_.T.copy()
     adata.uns[key_added] = _summary(est, layer)
     return est
-
-
-def _counts(adata: Any, layer: str | None) -> sp.csr_array:
-    """The counts, or what is wrong with them and where others are."""
-    if layer is not None and layer not in adata.layers:
-        known = ", ".join(repr(name) for name in adata.layers) or "none"
-        raise InvalidInputError(f"there is no layer {layer!r}: the layers are {known}")
-    name = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
-    values = adata.X if layer is None else adata.layers[layer]
-    if values is None:
-        raise InvalidInputError(f"{name} is empty: name the layer that holds the counts")
-    try:
-        counts = check_counts(_in_memory(values), name=name)
-    except InvalidInputError as error:
-        elsewhere = [repr(k) for k in adata.layers if k != layer and _are_counts(adata.layers[k])]
-        advice = f"; layer={elsewhere[0]} holds counts" if elsewhere else ""
-        raise InvalidInputError(f"{error}{advice}") from error
-    totals = np.asarray(counts.sum(axis=1)).astype(float)
-    if totals.size > _FEW_CELLS and totals.max() > 0 and np.ptp(totals) < 1e-3 * totals.max():
-        warnings.warn(
-            f"all {totals.size} cells of {name} have the same total, {totals.max():g}: they look "
-            "normalised and rounded, but the model is of raw counts",
-            UserWarning,
-            stacklevel=3,
-        )
-    return counts
-
-
-def _in_memory(values: Any) -> Any:
-    """A matrix that may be on disk, in memory."""
-    return values.to_memory() if hasattr(values, "to_memory") else values
-
-
-def _are_counts(values: Any) -> bool:
-    try:
-        check_counts(_in_memory(values))
-    except InvalidInputError:
-        return False
-    return True
 
 
 def _summary(est: GammaPoissonMF, layer: str | None) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_layers(path):
         read(path)
     with pytest.raises(ReadError, match=r"layers\['half'\]\[0, 2\] is 0.5 .*; layer='raw' holds"):
         read(path, layer="half")
-    with pytest.raises(ReadError, match="has no layer 'counts': its layers are 'half', 'raw'"):
+    with pytest.raises(ReadError, match="layers has no 'counts': the layers are 'half', 'raw'"):
         read(path, layer="counts")
 
 

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 K = 12
 SIDE = 8
-_N_TEST = 300
+_N_TEST = 200
 _N_REPORT = 150
 _FLOOR = 1e-3  # of the mean picture in each prediction of NMF, which may rule a count out
 

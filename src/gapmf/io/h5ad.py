@@ -59,7 +59,7 @@ def read_h5ad(path: str, *, layer: str | None = None) -> Table:
             "and does anndata.read_h5ad open it?"
         ) from error
     try:
-        counts = counts_of(adata, layer, path)
+        counts = counts_of(adata, layer, f"{path}, ")
     except InvalidInputError as error:
         raise ReadError(str(error)) from None
     warn_if_normalised(counts, path)
@@ -81,12 +81,15 @@ def _check_claims(h5py: Any, path: str, size: int) -> None:
     check_expansion(path, claimed, size)
 
 
-def counts_of(adata: Any, layer: str | None, owner: str) -> sp.csr_array:
-    """The counts of an AnnData, or what is wrong with them and where others are."""
+def counts_of(adata: Any, layer: str | None, place: str) -> sp.csr_array:
+    """The counts of an AnnData, or what is wrong with them and where others are.
+
+    `place` goes before "X" and "layers[…]" where these are named.
+    """
     if layer is not None and layer not in adata.layers:
         known = ", ".join(repr(name) for name in adata.layers) or "none"
-        raise InvalidInputError(f"{owner} has no layer {layer!r}: its layers are {known}")
-    name = f"{owner}, X" if layer is None else f"{owner}, layers[{layer!r}]"
+        raise InvalidInputError(f"{place}layers has no {layer!r}: the layers are {known}")
+    name = f"{place}X" if layer is None else f"{place}layers[{layer!r}]"
     values = adata.X if layer is None else adata.layers[layer]
     if values is None:
         raise InvalidInputError(f"{name} is empty: name the layer that holds the counts")
