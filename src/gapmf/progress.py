@@ -26,7 +26,7 @@ def shown(verbose: int, settings: Settings) -> Iterator[Settings]:
         task = bar.add_task(settings.algorithm, total=settings.max_iter, said="starting")
         teller = Teller(bar, task, settings)
         yield dataclasses.replace(settings, callbacks=(teller, *settings.callbacks))
-        bar.update(task, total=teller.last, completed=teller.last)
+        teller.end()
 
 
 class Teller:
@@ -36,6 +36,7 @@ class Teller:
         self._bar, self._task = bar, task
         self._prune_tol, self._most = settings.prune_tol, settings.max_iter
         self._value = np.nan
+        self._said = ""
         self.last = 0
 
     def __call__(self, record: Iteration) -> None:
@@ -47,11 +48,16 @@ class Teller:
         said = [f"rank {rank} of {record.model.n_components}"]
         if record.n_sweeps:
             said.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
-        left = (self._most - record.iteration) * record.seconds / record.iteration
-        said.append(f"at most {_duration(left)} more")
         if np.isfinite(self._value):
             said.append(f"log p {self._value:,.1f}")
-        self._bar.update(self._task, completed=record.iteration, said=" · ".join(said))
+        self._said = " · ".join(said)
+        left = (self._most - record.iteration) * record.seconds / record.iteration
+        shown = f"{self._said} · at most {_duration(left)} more"
+        self._bar.update(self._task, completed=record.iteration, said=shown)
+
+    def end(self) -> None:
+        """Show that it is over."""
+        self._bar.update(self._task, total=self.last, completed=self.last, said=self._said)
 
 
 def _duration(seconds: float) -> str:

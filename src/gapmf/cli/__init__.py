@@ -70,6 +70,13 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
+def _reading(
+    vocab: Path | None, format_: str | None, layer: str | None, transpose: bool
+) -> dict[str, Any]:
+    """Options of `gapmf.read`; False is its default, whatever that is for the format."""
+    return {"vocab": vocab, "format": format_, "layer": layer, "transpose": transpose or None}
+
+
 def _version(asked: bool) -> None:
     if asked:
         from gapmf import __version__
@@ -174,14 +181,8 @@ def fit(
         "n_jobs": jobs,
         "verbose": int(not quiet),
     }
-    options = {
-        "vocab": vocab,
-        "format": format,
-        "layer": layer,
-        "transpose": transpose or None,
-        "stop_words": stop_words,
-        "min_df": min_df,
-    }
+    options = _reading(vocab, format, layer, transpose)
+    options |= {"stop_words": stop_words, "min_df": min_df}
     run(data, options, parameters, output, checkpoint, resume=resume, n_top=topics)
 
 
@@ -203,8 +204,7 @@ def score(
     """
     from gapmf.cli.asking import score as run
 
-    options = {"vocab": vocab, "format": format, "layer": layer, "transpose": transpose or None}
-    run(model, data, options, output, jobs, json=json)
+    run(model, data, _reading(vocab, format, layer, transpose), output, jobs, json=json)
 
 
 @app.command()
@@ -225,8 +225,7 @@ def transform(
     """
     from gapmf.cli.asking import transform as run
 
-    options = {"vocab": vocab, "format": format, "layer": layer, "transpose": transpose or None}
-    run(model, data, options, output, jobs, json=json)
+    run(model, data, _reading(vocab, format, layer, transpose), output, jobs, json=json)
 
 
 @app.command()

@@ -11,15 +11,14 @@ import typer
 from gapmf.cli.data import name_samples, read_for, warnings_said
 from gapmf.cli.tables import check_output, print_json, write_table
 from gapmf.estimator import GammaPoissonMF
+from gapmf.io import Table
 
 
 def score(
     model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
 ) -> None:
     """The likelihood of data."""
-    check_output(output)
-    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
-    table = read_for(est, data, options)
+    est, table = _model_and_data(model, data, options, output, jobs)
     with warnings_said():
         found = est.log_likelihood(table.counts)
     n_tokens = int(table.counts.sum())
@@ -34,7 +33,7 @@ def score(
         "method": found.method,
     }
     if output is not None:
-        columns = {
+        columns: dict[str, Any] = {
             "sample": name_samples(table),
             "log_likelihood": found.per_sample,
             "std_error": found.std_errors,
@@ -46,6 +45,14 @@ def score(
         print_json(summary)
     else:
         typer.echo(_said(summary))
+
+
+def _model_and_data(
+    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int
+) -> tuple[GammaPoissonMF, Table]:
+    check_output(output)
+    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
+    return est, read_for(est, data, options)
 
 
 def _said(summary: dict[str, Any]) -> str:
@@ -68,9 +75,7 @@ def transform(
     model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
 ) -> None:
     """The activations of samples."""
-    check_output(output)
-    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
-    table = read_for(est, data, options)
+    est, table = _model_and_data(model, data, options, output, jobs)
     with warnings_said():
         H = est.transform(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
