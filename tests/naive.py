@@ -179,3 +179,17 @@ def em_step_with_alpha(V, W, alpha, beta, *, shared):
 
     new = np.full(K, best(range(K))) if shared else np.array([best([k]) for k in range(K)])
     return beta / new * mean_c, new
+
+
+def rolled_rows(means, before, factors, kept, floor, mean_counts):
+    """A step with momentum: EM's proposal, its push, its floor, its scale; and what it did."""
+    means = means * np.exp(np.clip(kept * np.log(factors), -1.0, 1.0))
+    least = floor * means.sum(axis=1, keepdims=True)
+    low = (means > 0) & (means < least)
+    means = np.where(low, least, means)
+    if mean_counts.size:
+        total = means.sum(axis=1)
+        seen = total > 0
+        means[seen] *= (mean_counts[seen] / total[seen])[:, None]
+    moves = ~low & (means > 0) & (before > 0)
+    return means, np.where(moves, means / np.where(before > 0, before, 1.0), 1.0)

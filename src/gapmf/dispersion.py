@@ -19,36 +19,72 @@ from scipy.optimize import brentq
 Array = NDArray[np.float64]
 
 SMALLEST, LARGEST = 1e-4, 1e4
+TOLERANCE = 1e-12  # of log α
+MOST_STEPS = 100  # halving the interval to TOLERANCE takes 44
+
+
+def _best_each(beyond: Array, means: Array, alpha: Array) -> Array:
+    """The best α in [SMALLEST, LARGEST] of each component, (K,), by Newton's steps from alpha.
+
+    There is one maximum: where the slope is positive it is further up. A step that leaves what
+    is left of the interval is replaced by its middle.
+    """
+    low, high = np.full(means.size, np.log(SMALLEST)), np.full(means.size, np.log(LARGEST))
+    falls = _slopes(low, beyond, means)[0] <= 0.0
+    rises = _slopes(high, beyond, means)[0] >= 0.0
+    x = np.where(falls, low, np.where(rises, high, np.clip(np.log(alpha), low, high)))
+    moving = np.flatnonzero(~(falls | rises))
+    for _ in range(MOST_STEPS):
+        slope, bend = _slopes(x[moving], beyond[moving], means[moving])
+        up = slope > 0.0
+        low[moving[up]], high[moving[~up]] = x[moving[up]], x[moving[~up]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            new = x[moving] - slope / bend
+        inside = (new > low[moving]) & (new < high[moving])
+        new = np.where(inside, new, 0.5 * (low[moving] + high[moving]))
+        near = np.abs(new - x[moving]) <= TOLERANCE
+        x[moving] = new
+        moving = moving[~near]
+        if not moving.size:
+            break
+    return np.clip(np.exp(x), SMALLEST, LARGEST)
+
+
+def _slopes(log_alpha: Array, beyond: Array, means: Array) -> tuple[Array, Array]:
+    """α times the derivative of the mean log-likelihood by α, and its derivative by log α: (K,)."""
+    alpha = np.exp(log_alpha)
+    inverse = 1.0 / (alpha[:, None] + np.arange(beyond.shape[1]))
+    first = np.einsum("km,km->k", beyond, inverse) - np.log1p(means / alpha)
+    second = means / (alpha * (alpha + means)) - np.einsum("km,km,km->k", beyond, inverse, inverse)
+    return alpha * first, alpha * (first + alpha * second)
 
 
 def _slope(log_alpha: float, beyond: Array, means: Array) -> float:
-    """The derivative of the mean log-likelihood by α, summed over components."""
+    """The derivative of the mean log-likelihood by α; beyond (M,) is summed over components."""
     alpha = np.exp(log_alpha)
-    terms = beyond.sum(axis=0) / (alpha + np.arange(beyond.shape[1]))
+    terms = beyond / (alpha + np.arange(beyond.size))
     return float(terms.sum() - np.log1p(means / alpha).sum())
 
 
 def _value(alpha: float, beyond: Array, means: Array) -> float:
     """The mean log-likelihood, summed over components, up to what does not depend on α."""
-    terms = beyond.sum(axis=0) * np.log(alpha + np.arange(beyond.shape[1]))
+    terms = beyond * np.log(alpha + np.arange(beyond.size))
     rest = alpha * np.log1p(means / alpha) + means * np.log(alpha + means)
     return float(terms.sum() - rest.sum())
 
 
-def _best(beyond: Array, means: Array) -> float:
-    """The best α in [SMALLEST, LARGEST].
+def _best_of_all(beyond: Array, means: Array) -> float:
+    """The best α in [SMALLEST, LARGEST] for all components together; beyond is their sum, (M,).
 
-    One component has one maximum. Of several with one α between them some may vary like Poisson
-    counts and others much more, and then there may be two: the slope's sign is looked at on a
-    grid, and the candidates are compared.
+    Some may vary like Poisson counts and others much more, and then there may be two maxima: the
+    slope's sign is looked at on a grid, and the candidates are compared.
     """
-    n_steps = 1 if means.size == 1 else 40
-    grid = np.linspace(np.log(SMALLEST), np.log(LARGEST), n_steps + 1)
+    grid = np.linspace(np.log(SMALLEST), np.log(LARGEST), 41)
     slopes = [_slope(x, beyond, means) for x in grid]
     candidates = [SMALLEST] if slopes[0] <= 0.0 else []
-    for i in range(n_steps):
+    for i in range(grid.size - 1):
         if slopes[i] > 0.0 > slopes[i + 1]:
-            top = brentq(_slope, grid[i], grid[i + 1], args=(beyond, means), xtol=1e-12)
+            top = brentq(_slope, grid[i], grid[i + 1], args=(beyond, means), xtol=TOLERANCE)
             candidates.append(float(np.exp(top)))
     if slopes[-1] >= 0.0:
         candidates.append(LARGEST)
@@ -63,7 +99,8 @@ def fit_alpha(sizes: NDArray[np.int64] | Array, alpha: Array, *, shared: bool) -
     sizes : array, (K, M + 1)
         Counts, or expected counts, of the sizes 0 … M.
     alpha : array, (K,)
-        Kept where nothing can be learned: for components that never had any counts.
+        Where to start from. Kept where nothing can be learned: for components that never had
+        any counts.
     shared : bool
         One α for all components.
     """
@@ -75,10 +112,10 @@ def fit_alpha(sizes: NDArray[np.int64] | Array, alpha: Array, *, shared: bool) -
     new = alpha.copy()
     if shared:
         if used.any():
-            new[:] = _best(beyond[used], means[used])
-        return new
-    for k in np.flatnonzero(used):
-        new[k] = _best(beyond[k : k + 1], means[k : k + 1])
+            new[:] = _best_of_all(beyond[used].sum(axis=0), means[used])
+    elif used.any():
+        beyond = beyond[:, : np.flatnonzero(beyond.any(axis=0))[-1] + 1]
+        new[used] = _best_each(beyond[used], means[used], alpha[used])
     return new
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+import naive
 from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
@@ -18,6 +19,7 @@ from gapmf.em.schedules import Adaptive, Rule, Saem, Turn
 from gapmf.em.start import are_alike, mean_start, perturbed_mean_start, random_start
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
+from gapmf.kernels.momentum import roll_rows
 from gapmf.m_steps import Statistics, update_c
 
 
@@ -81,6 +83,43 @@ def test_momentum_keeps_zeros_and_its_floor():
         model = momentum.step(model, model)
     assert model.W[0, 1] == 0.0
     assert model.W[2, 1] == pytest.approx(0.01, rel=0.02)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.75, 0.9])
+@pytest.mark.parametrize("keeps_means", [False, True])
+def test_rows_roll_as_their_equation_says(kept, keeps_means):
+    rng = np.random.default_rng(0)
+    em, before = rng.gamma(0.1, 1.0, (2, 300, 4))
+    em[rng.random(em.shape) < 0.1] = before[rng.random(em.shape) < 0.1] = 0.0
+    em[0] = 0.0
+    factors = np.exp(rng.normal(0.0, 2.0, em.shape))
+    mean_counts = rng.gamma(1.0, 1.0, 300) if keeps_means else np.empty(0)
+    expected, moved = naive.rolled_rows(em, before, factors, kept, 0.01, mean_counts)
+    assert ((moved == 1.0) & (em > 0)).any()
+    for roll in (roll_rows, roll_rows.py_func):
+        means, new = em.copy(), factors.copy()
+        roll(means, before, new, kept, 0.01, mean_counts)
+        np.testing.assert_allclose(means, expected, rtol=1e-13)
+        np.testing.assert_allclose(new, moved, rtol=1e-13)
+
+
+def test_windows_become_an_eighth_of_the_way_while_an_iteration_is_one_sweep():
+    X, model, _ = two_models(0)
+    pace = Adaptive(lambda s, m: m, None, 2)
+    statistics = LocalEngine().load(check_counts(X), 0).advance(model, Sweeps(1, expectations=True))
+    lengths = []
+    while len(lengths) < 30:
+        lengths.append(pace.n_iter)
+        for _ in range(pace.n_iter):
+            pace.step(model, statistics)
+        pace.turn(Gain(100.0, 1.0), little=False)
+    assert set(lengths[:9]) == {20}
+    assert lengths[-1] == (sum(lengths[:-1])) // 8 > 100
+    again = Adaptive(lambda s, m: m, None, 2)
+    again.unpack(pace.pack())
+    assert again.n_iter == pace.n_iter
+    again.turn(Gain(0.0, 1.0), little=False)
+    assert (again.n_draws, again.n_iter) == (2, 40)
 
 
 def test_the_rule_is_a_rate_and_a_bound():

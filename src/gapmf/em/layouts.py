@@ -11,8 +11,6 @@ from gapmf.em.walk import RESTARTS
 from gapmf.layout import MANY, Maybe, Number, Numbers, Whole
 from gapmf.settings import Settings
 
-_LONGEST_WINDOW = 40
-
 
 def model_layout(F: int, K: int) -> dict[str, Any]:
     """Of `pack_model`."""
@@ -84,13 +82,13 @@ def walk_layout(settings: Settings, F: int, largest: int) -> dict[str, Any]:
         momentum = {
             "friction": Number(0.0, 1.0),
             "floor": Number(0.0, 1.0),
-            "velocity": Maybe([Numbers((F, K)), Numbers((K,))]),
+            "factors": Maybe([Numbers((F, K), 0.0), Numbers((K,), 0.0)]),
         }
-        pace |= {"n_iter": Whole(1, _LONGEST_WINDOW), "momentum": momentum}
+        pace |= {"n_iter": Whole(1), "n_steps": Whole(), "momentum": momentum}
     return begun | {
         "pace": pace,
         "total": statistics,
-        "n_done": Whole(1, _LONGEST_WINDOW),
+        "n_done": Whole(1, settings.max_iter),
         "before": Maybe(point),
         "restarts": Whole(0, RESTARTS),
         "resting": bool,

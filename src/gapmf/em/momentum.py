@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.kernels.momentum import LARGEST_PUSH, roll_rows
 from gapmf.model import GaP
 
 Array = NDArray[np.float64]
-
-LARGEST_PUSH = 1.0  # in logarithms: momentum alone changes no entry by more than a factor e
 
 
 class Momentum:
@@ -39,53 +38,40 @@ class Momentum:
     """
 
     def __init__(self, mean_counts: Array | None) -> None:
-        self._mean_counts = mean_counts
+        self._mean_counts = np.empty(0) if mean_counts is None else mean_counts
         self.friction = 1.0
         self.floor = 0.0
         self.rest()
 
     def rest(self) -> None:
         """Forget the steps so far."""
-        self._velocity: tuple[Array, Array] | None = None
+        # What the last step multiplied means (F, K) and α (K,) by.
+        self._factors: tuple[Array, Array] | None = None
 
     def step(self, before: GaP, em: GaP) -> GaP:
         """The model after `before`, from the one that EM proposes."""
-        means, alpha = _means(em), em.alpha
-        if self._velocity is not None:
-            means, alpha = (
-                x * np.exp(np.clip((1.0 - self.friction) * v, -LARGEST_PUSH, LARGEST_PUSH))
-                for x, v in zip((means, alpha), self._velocity, strict=True)
-            )
-        low = (means > 0) & (means < self.floor * means.sum(axis=1, keepdims=True))
-        means = np.where(low, self.floor * means.sum(axis=1, keepdims=True), means)
-        if self._mean_counts is not None:
-            total = means.sum(axis=1)
-            seen = total > 0
-            means[seen] *= (self._mean_counts[seen] / total[seen])[:, None]
-        velocity = _log_ratio(means, _means(before))
-        velocity[low] = 0.0  # lifted, not moving
-        self._velocity = velocity, np.log(alpha / before.alpha)
+        means = _means(em)
+        if self._factors is None:
+            self._factors = np.ones_like(means), np.ones_like(em.alpha)
+        factors, alpha_factors = self._factors
+        kept = 1.0 - self.friction
+        alpha = em.alpha * np.clip(alpha_factors**kept, 1.0 / LARGEST_PUSH, LARGEST_PUSH)
+        roll_rows(means, _means(before), factors, kept, self.floor, self._mean_counts)
+        self._factors = factors, alpha / before.alpha
         return GaP(means * (em.beta / alpha), alpha, em.beta)
 
     def pack(self) -> dict[str, Any]:
         """All that changes on the way."""
-        velocity = None if self._velocity is None else list(self._velocity)
-        return {"friction": self.friction, "floor": self.floor, "velocity": velocity}
+        factors = None if self._factors is None else [part.copy() for part in self._factors]
+        return {"friction": self.friction, "floor": self.floor, "factors": factors}
 
     def unpack(self, tree: dict[str, Any]) -> None:
         """Go on from there."""
         self.friction, self.floor = tree["friction"], tree["floor"]
-        velocity = tree["velocity"]
-        self._velocity = None if velocity is None else (velocity[0], velocity[1])
+        factors = tree["factors"]
+        self._factors = None if factors is None else (factors[0].copy(), factors[1].copy())
 
 
 def _means(model: GaP) -> Array:
     """(α_k/β_k) w_fk: what component k is expected to add to feature f, (F, K)."""
     return model.W * (model.alpha / model.beta)
-
-
-def _log_ratio(new: Array, old: Array) -> Array:
-    """log(new/old), and 0 where either is 0: what is zero stays there."""
-    ratio = np.ones_like(new)
-    np.divide(new, old, out=ratio, where=(new > 0) & (old > 0))
-    return np.log(ratio, out=ratio)

@@ -25,6 +25,8 @@ Tree = dict[str, Any]
 
 ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
 MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
+SHORTEST_WINDOW = 20  # iterations
+WINDOW_PART = 8  # a later window is the way so far, divided by this
 DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
 
 
@@ -96,9 +98,13 @@ class Pace(Protocol):
 class Adaptive:
     """One sweep an iteration, with momentum, for as long as distance limits the progress.
 
-    When what a window gained cannot be told from nothing, noise limits it: the sweeps of an
-    iteration are doubled. At first no entry of W falls below a small share of its feature, so
-    that it may still return; when the rule has been met, it has to be met again without.
+    Meanwhile a window is an eighth of the way so far. What it comes to is correlated with the
+    draws that judge it, which are those of the same chains: so a window appears to have gained
+    something, however long it is, and with many parameters more than `Rule` allows a short one.
+
+    When what a window gained cannot be told from nothing, noise limits the progress: the sweeps
+    of an iteration are doubled. At first no entry of W falls below a small share of its feature,
+    so that it may still return; when the rule has been met, it has to be met again without.
     """
 
     def __init__(self, m_step: MStep, mean_counts: Array | None, n_components: int) -> None:
@@ -111,6 +117,7 @@ class Adaptive:
         """Start at a new point."""
         self._momentum.rest()
         self._momentum.floor = self._floor
+        self._n_steps = 0
         self._draw(1)
 
     @property
@@ -127,16 +134,17 @@ class Adaptive:
         """Look for little noise rather than for new ways."""
         self._momentum.floor = 0.0
         self._draw(4)
-        self.n_iter = 20
+        self.n_iter = SHORTEST_WINDOW
 
     def _draw(self, n_draws: int) -> None:
         self.n_draws = n_draws
-        self.n_iter = 20 if n_draws == 1 else 40
+        self.n_iter = SHORTEST_WINDOW if n_draws == 1 else 2 * SHORTEST_WINDOW
         # The less noise there is, the less of it a longer memory adds up.
         self._momentum.friction = 0.25 if n_draws < 8 else 0.1
 
     def step(self, model: GaP, statistics: Statistics) -> GaP:
         """The next model, from an E-step at this one."""
+        self._n_steps += 1
         return self._momentum.step(model, self._m_step(statistics, model))
 
     def resting_point(self, model: GaP, total: Statistics) -> GaP:
@@ -146,6 +154,8 @@ class Adaptive:
     def turn(self, gained: Gain, little: bool) -> Turn:
         """What to do after a window that gained so much."""
         unclear = abs(gained.estimate) <= ERRORS * gained.error
+        if self.n_draws == 1:
+            self.n_iter = max(SHORTEST_WINDOW, self._n_steps // WINDOW_PART)
         if little or (unclear and self.n_draws >= MOST_DRAWS):
             if not self._momentum.floor:
                 return Turn.STOP
@@ -161,12 +171,14 @@ class Adaptive:
         return {
             "n_draws": self.n_draws,
             "n_iter": self.n_iter,
+            "n_steps": self._n_steps,
             "momentum": self._momentum.pack(),
         }
 
     def unpack(self, tree: Tree) -> None:
         """Go on from there."""
         self.n_draws, self.n_iter = tree["n_draws"], tree["n_iter"]
+        self._n_steps = tree["n_steps"]
         self._momentum.unpack(tree["momentum"])
 
 
@@ -181,7 +193,7 @@ class Saem:
     number of full steps it is worth: small steps gain little anywhere.
     """
 
-    n_iter = 20
+    n_iter = SHORTEST_WINDOW
 
     def __init__(self, m_step: MStep) -> None:
         self._m_step = m_step
