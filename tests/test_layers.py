@@ -14,7 +14,7 @@ ROOT = Path(gapmf.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below.
 LAYERS = [
     {"errors"},
-    {"validation", "rows", "parallel", "archive", "storage", "layout"},
+    {"validation", "rows", "parallel", "archive", "storage", "layout", "files"},
     {"counts", "io"},
     {"distributions"},
     {"model"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"fits", "saving"},
     {"estimator"},
     {"selection", "single_cell"},
+    {"reproduce"},
     {"cli"},
 ]
 KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}

@@ -280,3 +280,40 @@ def simulate(
     from gapmf.cli.simulate import run
 
     run(output, model, (samples, features, components), alpha, counts, seed, truth)
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str,
+        typer.Argument(
+            metavar="FIGURE",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all of them.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="A folder for the figures.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short form, of some seconds, not the protocol.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The NIPS counts (UCI files), for fig4 and race."),
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(help="At most so many of the protocol; a later call goes on.", min=1),
+    ] = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+) -> None:
+    """Make a figure of the paper, or one that it could not draw: PNG, SVG, CSV and JSON.
+
+    A call that was stopped is gone on with by the same command. Example:
+    gapmf reproduce fig3b -o figures
+    """
+    from gapmf.cli.reproduce import run
+    from gapmf.reproduce import Order
+
+    run(figure, output, Order(seed, data, iterations), jobs, quick=quick)

@@ -10,10 +10,10 @@ from rich.console import Console
 
 import gapmf.storage as storage
 from gapmf.cli.data import say, warnings_said
-from gapmf.cli.tables import check_folder
 from gapmf.cli.topics import topics_table
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.files import check_folder
 from gapmf.io import Table, read
 from gapmf.settings import check_settings
 

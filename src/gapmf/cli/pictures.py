@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.cli.tables import check_folder, replace_file
+from gapmf.files import check_folder, replace_file
 
 SHADES = " ░▒▓█"
 _GAP = 3

@@ -12,9 +12,9 @@ import scipy.io
 import scipy.sparse as sp
 
 from gapmf.cli.data import say
-from gapmf.cli.tables import check_folder, replace_file
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.files import check_folder, replace_file
 from gapmf.model import GaP
 from gapmf.validation import check_number
 

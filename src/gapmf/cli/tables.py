@@ -6,14 +6,13 @@ import csv
 import io
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gapmf.errors import InvalidInputError
+from gapmf.files import check_folder, replace_file
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -29,14 +28,6 @@ def check_output(path: Path | None) -> None:
     check_folder(path)
     if path.suffix == ".parquet":
         _parquet_writer()
-
-
-def check_folder(path: Path) -> None:
-    """Refuse a path in a folder that is not there."""
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError(f"{path}: there is no folder {path.absolute().parent}")
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder: name a file")
 
 
 def write_table(columns: Columns, path: Path | None, *, as_json: bool = False) -> None:
@@ -59,27 +50,6 @@ def write_table(columns: Columns, path: Path | None, *, as_json: bool = False) -
 def print_json(content: Any) -> None:
     """One JSON document on standard output; what JSON has no number for is null."""
     sys.stdout.write(json.dumps(_plain(content), indent=1, ensure_ascii=False) + "\n")
-
-
-def replace_file(path: Path, write: Any) -> None:
-    """Call `write` with a path beside it that becomes the file when all is there."""
-    handle, temporary = tempfile.mkstemp(
-        dir=path.absolute().parent, prefix=f".{path.name}.", suffix=path.suffix
-    )
-    os.close(handle)
-    try:
-        write(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _delimited(columns: Columns, delimiter: str) -> str:

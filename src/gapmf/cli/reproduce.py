@@ -1,0 +1,73 @@
+"""`gapmf reproduce`: the figures of the paper, and more."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from gapmf.cli.data import say
+from gapmf.errors import InvalidInputError
+from gapmf.parallel import check_n_jobs
+from gapmf.reproduce import FIGURES, Order, Workshop, reproduce
+
+
+def run(figure: str, folder: Path, order: Order, jobs: int, *, quick: bool) -> None:
+    """Make one figure, or all of them."""
+    if figure != "all" and figure not in FIGURES:
+        raise InvalidInputError(
+            f"there is no figure {figure!r}: choose from {', '.join(FIGURES)}, all"
+        )
+    names = list(FIGURES) if figure == "all" else [figure]
+    with _bar() as bar:
+        shop = Workshop(folder / "pieces", check_n_jobs(jobs), _Teller(bar))
+        with _stopping(shop, folder):
+            for name in names:
+                reproduce(name, folder, order, quick=quick, shop=shop, say=say)
+
+
+class _Teller:
+    """A line of the progress display for each piece that is being made."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task(name, total=total)
+        self._bar.update(self._tasks[name], completed=done, visible=done < total)
+
+
+@contextmanager
+def _stopping(shop: Workshop, folder: Path) -> Iterator[None]:
+    """Ctrl-C reaches the threads that work, too; what they made so far stays."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        shop.stop.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"what was made so far is in {folder / 'pieces'}: the same command goes on from there")
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=2,
+    )

@@ -1,0 +1,131 @@
+"""fig1: one feature and two components. MCEM-C's iterates stay on the line w₁ + w₂ = v̄."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.model import GaP
+from gapmf.reproduce.experiment import Experiment, Order
+from gapmf.reproduce.outcome import Outcome
+from gapmf.reproduce.pieces import Workshop
+from gapmf.reproduce.runs import ALGORITHMS, Protocol, follow
+from gapmf.reproduce.style import COLOURS, INK, LABELS, QUIET, new_figure
+
+Array = NDArray[np.float64]
+
+LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
+
+
+@dataclass(frozen=True)
+class Config:
+    """The paper does not say what its samples were drawn from; this is ours."""
+
+    truth: tuple[float, float] = (4.0, 1.0)
+    n_samples: int = 300
+    n_iter: int = 500
+    n_draws: int = 150
+    n_burn_in: int = 150
+    n_last: int = 80
+    n_grid: int = 61
+
+
+def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+    """The last iterates of the three algorithms, and the cost around them."""
+    X = GaP([config.truth]).sample(config.n_samples, random_state=order.seed)
+    protocol = Protocol(2, config.n_iter, config.n_draws, config.n_burn_in, order.seed)
+    tasks = [partial(follow, X, a, protocol, shop, "fig1") for a in ALGORITHMS]
+    traces = dict(zip(ALGORITHMS, shop.side_by_side(tasks), strict=True))
+    best = GammaPoissonMF(2, algorithm="exact", random_state=order.seed).fit(X)
+    last = range(config.n_iter - config.n_last + 1, config.n_iter + 1)
+    W = {a: np.array([traces[a].W[i][0] for i in last]) for a in ALGORITHMS}
+    mean = float(X.mean())
+    axis = np.linspace(0.0, 1.35 * mean, config.n_grid)
+    settings = {"seed": order.seed, **asdict(config)}
+    grid = shop.take("fig1-grid", settings, lambda: _cost_grid(X, axis, shop).tolist())
+    w1, w2 = (w.ravel() for w in np.meshgrid(axis, axis, indexing="ij"))
+    cost = np.ravel(grid)
+    findings = {
+        "mean_count": mean,
+        "smallest_cost": -best.log_likelihood_,
+        "w_of_smallest_cost": best.model_.W[0],
+        "distance_from_the_line": {a: np.abs(W[a].sum(axis=1) - mean).max() for a in ALGORITHMS},
+        "cost_of_last_mean": {
+            a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
+        },
+    }
+    names = np.repeat(ALGORITHMS, config.n_last)
+    every = np.concatenate([W[a] for a in ALGORITHMS])
+    curves = {
+        "algorithm": names,
+        "iteration": np.tile(np.array(last), 3),
+        "w1": every[:, 0],
+        "w2": every[:, 1],
+    }
+    contours = {"w1": w1, "w2": w2, "cost": cost}
+    return Outcome(settings, curves, findings, {"contours": contours})
+
+
+def _cost_grid(X: NDArray[np.int64], axis: Array, shop: Workshop) -> Array:
+    """C_ML at all pairs of `axis`, exactly: symmetric, and equal counts are one."""
+    values, times = np.unique(X, return_counts=True)
+    cost = np.full((axis.size, axis.size), np.nan)
+    for i in range(axis.size):
+        shop.check()
+        shop.tell("fig1 contours", i + 1, axis.size)
+        for j in range(max(i, 1), axis.size):  # at W = 0 nothing but zeros is possible
+            ll = log_marginal_likelihood(values[:, None], GaP([[axis[i], axis[j]]]))
+            cost[i, j] = cost[j, i] = -(times @ ll.per_sample)
+    return cost
+
+
+def draw(outcome: Outcome) -> Any:
+    """Contours, the line, and the iterates; a second panel is close up."""
+    findings, curves = outcome.findings, outcome.curves
+    contours = outcome.more["contours"]
+    side = int(np.sqrt(contours["w1"].size))
+    w1, w2, cost = (np.reshape(contours[k], (side, side)) for k in ("w1", "w2", "cost"))
+    excess = np.maximum(cost - findings["smallest_cost"], 0.0)
+    figure, axes = new_figure(8.4, 4.3, 1, 2)
+    mean = findings["mean_count"]
+    w = np.column_stack([curves["w1"], curves["w2"]])
+    for ax, close in zip(axes[0], (False, True), strict=True):
+        lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
+        if not close:
+            ax.clabel(lines, fmt=lambda x: f"{x:g}", fontsize=7)
+        ax.plot([0.0, mean], [mean, 0.0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        for name in ("mcem-h", "mcem-ch", "mcem-c"):
+            mine = curves["algorithm"] == name
+            ax.plot(*w[mine].T, color=COLOURS[name], linewidth=1.0, label=LABELS[name])
+        top = np.asarray(findings["w_of_smallest_cost"])
+        for point in (top, top[::-1]):
+            ax.plot(*point, marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
+        ax.set_aspect("equal")
+        ax.grid(visible=False)
+        ax.set_xlabel("$w_1$")
+        ax.set_ylabel("$w_2$")
+    low, high = w.min(axis=0), w.max(axis=0)
+    room = 0.75 * (high - low).max()
+    centre = 0.5 * (low + high)
+    axes[0, 1].set_xlim(centre[0] - room, centre[0] + room)
+    axes[0, 1].set_ylim(centre[1] - room, centre[1] + room)
+    axes[0, 0].set_title("$C_{ML}$ in nats above its minimum (★)")
+    n_last = outcome.settings["n_last"]
+    axes[0, 1].set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
+    axes[0, 1].legend(loc="upper right")
+    return figure
+
+
+FIG1 = Experiment(
+    "One feature, two components: iterates on the exact cost",
+    Config(),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=13),
+    run,
+    draw,
+)

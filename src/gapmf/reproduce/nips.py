@@ -1,0 +1,177 @@
+"""The NIPS counts, and fig4: column norms of MCEM-C and MCEM-CH on them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gapmf.errors import InvalidInputError
+from gapmf.io import read
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.model import GaP
+from gapmf.reproduce.experiment import Experiment, Order
+from gapmf.reproduce.outcome import Outcome
+from gapmf.reproduce.pieces import Workshop
+from gapmf.reproduce.runs import Protocol, Trace, follow
+from gapmf.reproduce.style import COLOURS, LABELS, new_figure
+from gapmf.reproduce.toy import plot_norms, some_iterations
+
+FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
+MILESTONES = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of the documents and of the words: every so many-th one, and the most frequent."""
+
+    every: int = 1
+    n_words: int | None = None
+    judged: int = 5
+    """The likelihood is that of every so many-th document of these."""
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True)
+class Config:
+    """The paper's protocol."""
+
+    part: Part = WHOLE
+    n_components: int = 10
+    n_iter: int = 1000
+    n_draws: int = 125
+    n_burn_in: int = 125
+
+
+def load(folder: Path | None, part: Part) -> sp.csr_array:
+    """The counts, documents × words, or a part of them."""
+    if folder is None:
+        raise InvalidInputError(
+            "this figure needs the NIPS counts: --data DIR, with docword.nips.txt.gz and "
+            "vocab.nips.txt in it; gapmf.datasets.fetch_nips(DIR) gets them"
+        )
+    names = ("docword.nips.txt.gz", "docword.nips.txt")
+    found = [folder / name for name in names if (folder / name).exists()]
+    if not found:
+        raise InvalidInputError(
+            f"{folder} has neither {names[0]} nor {names[1]}: "
+            f"gapmf.datasets.fetch_nips({str(folder)!r}) gets them"
+        )
+    counts = read(found[0]).counts[:: part.every]
+    if part.n_words is not None:
+        totals = np.asarray(counts.sum(axis=0)).ravel()
+        counts = counts[:, np.sort(np.argsort(-totals, kind="stable")[: part.n_words])]
+    return sp.csr_array(counts)
+
+
+def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+    """Norms of both algorithms, and the likelihood at some iterations."""
+    X = load(order.data, config.part)
+    protocol = Protocol(
+        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, order.seed
+    )
+    name = f"nips-{config.part.every}-{config.part.n_words}"
+    tasks = [
+        partial(follow, X, a, protocol, shop, name, until=order.until, milestones=MILESTONES)
+        for a in FIG4_ALGORITHMS
+    ]
+    traces = dict(zip(FIG4_ALGORITHMS, shop.side_by_side(tasks), strict=True))
+    n_iter = len(traces["mcem-c"])
+    settings = {"seed": order.seed, "iterations_run": n_iter, **asdict(config)}
+    values = _likelihoods(X, traces, {"seed": order.seed, **asdict(config)}, shop)
+    judged = X[:: config.part.judged]
+    findings: dict[str, Any] = {
+        "documents": X.shape[0],
+        "words": X.shape[1],
+        "tokens_judged": int(judged.sum()),
+    }
+    findings |= {a: _findings(traces[a], values[a]) for a in FIG4_ALGORITHMS}
+    likelihood = [
+        (a, i, traces[a].cpu_seconds[i - 1], *values[a][i]) for a in values for i in values[a]
+    ]
+    names = ("algorithm", "iteration", "cpu_seconds", "log_likelihood", "std_error")
+    table = dict(zip(names, (np.array(x) for x in zip(*likelihood, strict=True)), strict=True))
+    return Outcome(settings, _curves(traces), findings, {"likelihood": table})
+
+
+def _likelihoods(
+    X: sp.csr_array, traces: dict[str, Trace], settings: dict[str, Any], shop: Workshop
+) -> dict[str, dict[int, tuple[float, float]]]:
+    """log p of the judged documents, and its error, at the milestones of each algorithm."""
+    judged = X[:: settings["part"]["judged"]]
+    at = [(a, i) for a, trace in traces.items() for i in trace.W]
+
+    def look(algorithm: str, i: int) -> list[float]:
+        model = GaP(traces[algorithm].W[i])
+        ll = log_marginal_likelihood(judged, model, random_state=settings["seed"])
+        return [ll.total, ll.std_error]
+
+    def taken(algorithm: str, i: int) -> tuple[float, float]:
+        piece = f"nips-likelihood-{algorithm}-{i}"
+        total, error = shop.take(piece, settings, partial(look, algorithm, i))
+        return total, error
+
+    found = shop.side_by_side([partial(taken, a, i) for a, i in at])
+    values: dict[str, dict[int, tuple[float, float]]] = {a: {} for a in traces}
+    for (a, i), value in zip(at, found, strict=True):
+        values[a][i] = value
+    return values
+
+
+def _findings(trace: Trace, values: dict[int, tuple[float, float]]) -> dict[str, Any]:
+    """How far the norms still moved in the last tenth, and what the likelihood came to."""
+    tenth = max(len(trace) // 10, 1)
+    last, before = trace.norms[-tenth:].mean(axis=0), trace.norms[-2 * tenth : -tenth].mean(axis=0)
+    return {
+        "cpu_seconds": trace.cpu_seconds[-1],
+        "norms_at_the_end": np.sort(trace.norms[-1])[::-1],
+        "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
+        "log_likelihood": {str(i): value[0] for i, value in values.items()},
+    }
+
+
+def _curves(traces: dict[str, Trace]) -> dict[str, Any]:
+    parts = []
+    for name, trace in traces.items():
+        i = np.array(some_iterations(len(trace))) - 1
+        norms = {f"norm_{k + 1}": trace.norms[i, k] for k in range(trace.norms.shape[1])}
+        head = {"algorithm": np.repeat(name, i.size), "iteration": i + 1}
+        parts.append({**head, "cpu_seconds": trace.cpu_seconds[i], **norms})
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def draw(outcome: Outcome) -> Any:
+    """The norms, an algorithm a panel beside the paper's one, and the likelihood."""
+    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    plot_norms(axes[0, 0], outcome)
+    ax, table = axes[0, 1], outcome.more["likelihood"]
+    tokens = outcome.findings["tokens_judged"]
+    for name in FIG4_ALGORITHMS:
+        mine = table["algorithm"] == name
+        ax.plot(
+            table["cpu_seconds"][mine],
+            table["log_likelihood"][mine] / tokens,
+            color=COLOURS[name],
+            marker=".",
+            label=LABELS[name],
+        )
+    ax.set_xscale("log")
+    ax.set_xlabel("CPU time, s")
+    ax.set_ylabel("log-likelihood, nats a token")
+    ax.legend()
+    return figure
+
+
+FIG4 = Experiment(
+    "Column norms on NIPS, K = 10",
+    Config(),
+    Config(Part(every=10, n_words=800, judged=3), n_iter=20, n_draws=15, n_burn_in=10),
+    run,
+    draw,
+)

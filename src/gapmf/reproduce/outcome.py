@@ -1,0 +1,93 @@
+"""What an experiment leaves: numbers as CSV, settings and findings as JSON, pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gapmf import __version__
+from gapmf.files import replace_file
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The numbers of an experiment."""
+
+    settings: dict[str, Any]
+    curves: Columns
+    """What is drawn, a row a point; all columns of one length."""
+    findings: dict[str, Any]
+    """What there is to compare with the paper."""
+    more: dict[str, Columns] = field(default_factory=dict)
+    """Other tables, by their names."""
+
+
+def write_outcome(outcome: Outcome, figure: Any, name: str, folder: Path, seconds: float) -> None:
+    """NAME.csv, NAME.json, NAME.png and NAME.svg in `folder`, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {name: outcome.curves} | {f"{name}-{k}": v for k, v in outcome.more.items()}
+    for stem, columns in tables.items():
+        _write_text(folder / f"{stem}.csv", _as_csv(columns))
+    head = {
+        "figure": name,
+        "settings": outcome.settings,
+        "findings": outcome.findings,
+        "seconds": round(seconds, 1),
+        "versions": versions(),
+        "made": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+    _write_text(folder / f"{name}.json", json.dumps(head, indent=1, default=_plain) + "\n")
+    for suffix in (".png", ".svg"):
+        replace_file(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    import numba
+    import scipy
+
+    return {
+        "gapmf": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+    }
+
+
+def _write_text(path: Path, text: str) -> None:
+    replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+def _as_csv(columns: Columns) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([_short(value) for value in row])
+    return out.getvalue()
+
+
+def _short(value: Any) -> Any:
+    """Numbers to seven digits, nothing for nan."""
+    if isinstance(value, (float, np.floating)):
+        return "" if np.isnan(value) else f"{value:.7g}"
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} in the findings of an experiment")

@@ -1,0 +1,71 @@
+"""Pieces of an experiment, kept in a folder: a call that was stopped is gone on with by the next.
+
+A piece is named by what it is and by a hash of its settings and of the version, so that none is
+taken for another. The folder may be removed at any time: what is missing is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gapmf import __version__
+from gapmf.files import replace_file
+from gapmf.parallel import for_each
+
+Settings = dict[str, Any]
+Made = TypeVar("Made")
+
+
+class Workshop:
+    """Where an experiment works: its folder of pieces, its threads, and whom it tells.
+
+    Parameters
+    ----------
+    folder : path
+        Of the pieces; it is made when the first is.
+    n_jobs : int
+        Pieces that are made at the same time, each by one thread, so that CPU time can be told.
+    tell : callable, optional
+        Gets the name of a piece, how much of it is done, and of how much.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        n_jobs: int = 1,
+        tell: Callable[[str, int, int], None] = lambda name, done, total: None,
+    ) -> None:
+        self._folder, self._n_jobs, self.tell = folder, n_jobs, tell
+        self.stop = threading.Event()
+        """When it is set, what is being made is given up, and a KeyboardInterrupt says so."""
+
+    def path(self, name: str, settings: Settings, suffix: str) -> Path:
+        """The file of a piece."""
+        said = json.dumps([__version__, settings], sort_keys=True)
+        key = hashlib.sha256(said.encode()).hexdigest()[:10]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder / f"{name}-{key}{suffix}"
+
+    def take(self, name: str, settings: Settings, make: Callable[[], Any]) -> Any:
+        """What `make` gives, in the types of JSON, or gave at an earlier call."""
+        path = self.path(name, settings, ".json")
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+        self.check()
+        made = json.dumps(make())
+        replace_file(path, lambda temporary: Path(temporary).write_text(made, encoding="utf-8"))
+        return json.loads(made)
+
+    def check(self) -> None:
+        """Stop here if it is time to."""
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+
+    def side_by_side(self, tasks: Sequence[Callable[[], Made]]) -> list[Made]:
+        """What the tasks give, made at the same time as far as there are threads."""
+        return for_each(lambda task: task(), tasks, self._n_jobs)

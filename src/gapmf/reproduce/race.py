@@ -1,0 +1,195 @@
+"""race: log-likelihood against time on NIPS, for schedules with α = 1 and with α learned."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gapmf.em.record import Iteration
+from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.model import GaP
+from gapmf.reproduce.experiment import Experiment, Order
+from gapmf.reproduce.nips import WHOLE, Part, load
+from gapmf.reproduce.outcome import Outcome
+from gapmf.reproduce.pieces import Workshop
+from gapmf.reproduce.style import COLOURS, new_figure
+
+_PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to fit, by the estimator's parameters."""
+
+    label: str
+    colour: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    max_sweeps: int | None = None
+    """For schedules without a rule to stop by."""
+
+
+# Another algorithm is one line more.
+CONTENDERS = (
+    Contender("the paper's", COLOURS["mcem-ch"], _PAPER, max_sweeps=15_000),
+    Contender("adaptive (default)", COLOURS["mcem-c"]),
+    Contender("SAEM", COLOURS["mcem-h"], {"schedule": "saem"}),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The paper's K on the paper's data."""
+
+    part: Part = WHOLE
+    n_components: int = 10
+    max_iter: int = 2000
+    max_sweeps: int = 10**9
+    growth: float = 1.6
+    """The likelihood is looked at whenever there are so many times as many sweeps."""
+
+
+class _Snapshots:
+    """A callback that keeps models, at growing distances, and the CPU time they took."""
+
+    def __init__(self, config: Config, most: int | None, shop: Workshop, name: str) -> None:
+        self._growth = config.growth
+        self._most = min(config.max_sweeps, most or config.max_sweeps)
+        self._shop, self._name, self._max_iter = shop, name, config.max_iter
+        self._next, self._used = 1.0, 0.0
+        self.kept: list[tuple[int, float, GaP]] = []
+        self._last: tuple[int, float, GaP] | None = None
+        self._begin = time.thread_time()
+
+    def __call__(self, record: Iteration) -> bool:
+        self._used += time.thread_time() - self._begin
+        self._last = record.n_sweeps, self._used, record.model
+        if record.n_sweeps >= self._next:
+            self.kept.append(self._last)
+            self._next = record.n_sweeps * self._growth
+        ended = record.n_sweeps >= self._most
+        done = record.n_sweeps / self._most if self._most < 10**9 else 0.0
+        done = max(done, record.iteration / self._max_iter)
+        self._shop.tell(self._name, int(1000 * done), 1000)
+        self._shop.check()
+        self._begin = time.thread_time()
+        return ended
+
+    def end(self, model: GaP) -> list[tuple[int, float, GaP]]:
+        """With what the fit returned in the place of its last iterate."""
+        assert self._last is not None
+        n_sweeps, used, _ = self._last
+        before = [one for one in self.kept if one[0] < n_sweeps]
+        return [*before, (n_sweeps, used, model)]
+
+
+def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+    """Every contender, twice."""
+    X = load(order.data, config.part)
+    cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
+
+    def one(contender: Contender, learned: bool) -> list[dict[str, Any]]:
+        settings = {"seed": order.seed, **asdict(config), **asdict(contender), "learned": learned}
+        name = f"race {contender.label}{', α learned' if learned else ''}"
+        rows = shop.take(
+            "race", settings, lambda: _follow(X, config, order.seed, contender, learned, shop, name)
+        )
+        shop.tell(name, 1000, 1000)
+        return list(rows)
+
+    found = shop.side_by_side([partial(one, *case) for case in cases])
+    rows = [row for some in found for row in some]
+    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    findings: dict[str, Any] = {"tokens_judged": int(X[:: config.part.judged].sum())}
+    for learned in (False, True):
+        findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
+    return Outcome({"seed": order.seed, **asdict(config)}, curves, findings)
+
+
+def _follow(
+    X: sp.csr_array,
+    config: Config,
+    seed: int,
+    contender: Contender,
+    learned: bool,
+    shop: Workshop,
+    name: str,
+) -> list[dict[str, Any]]:
+    snapshots = _Snapshots(config, contender.max_sweeps, shop, name)
+    est = GammaPoissonMF(
+        config.n_components,
+        max_iter=config.max_iter,
+        learn_alpha=learned,
+        random_state=seed,
+        callbacks=[snapshots],
+        **contender.parameters,
+    ).fit(X)
+    shop.check()
+    judged = X[:: config.part.judged]
+    rows = []
+    for n_sweeps, used, model in snapshots.end(est.model_):
+        ll = log_marginal_likelihood(judged, model, random_state=seed)
+        shop.check()
+        rows.append(
+            {
+                "contender": contender.label,
+                "alpha_learned": learned,
+                "sweeps": n_sweeps,
+                "cpu_seconds": used,
+                "log_likelihood": ll.total / judged.sum(),
+                "std_error": ll.std_error / judged.sum(),
+            }
+        )
+    return rows
+
+
+def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
+    """Where each ended, and when each was within a hundredth of a nat a token of the best."""
+    these = curves["alpha_learned"] == learned
+    best = curves["log_likelihood"][these].max()
+    found: dict[str, Any] = {"best": best}
+    for label in dict.fromkeys(curves["contender"].tolist()):
+        mine = these & (curves["contender"] == label)
+        values, seconds = curves["log_likelihood"][mine], curves["cpu_seconds"][mine]
+        near = np.flatnonzero(values > best - 0.01)
+        found[label] = {
+            "log_likelihood": values[-1],
+            "cpu_seconds": seconds[-1],
+            "sweeps": int(curves["sweeps"][mine][-1]),
+            "cpu_seconds_until_near": seconds[near[0]] if near.size else None,
+        }
+    return found
+
+
+def draw(outcome: Outcome) -> Any:
+    """A panel for α = 1 and one for α learned."""
+    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    curves = outcome.curves
+    for ax, learned in zip(axes[0], (False, True), strict=True):
+        for c in CONTENDERS:
+            mine = (curves["contender"] == c.label) & (curves["alpha_learned"] == learned)
+            x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
+            ax.plot(x, y, color=c.colour, marker=".", label=c.label)
+        ax.set_xscale("log")
+        ax.set_xlabel("CPU time, s")
+        ax.set_title("α learned" if learned else "α = 1")
+        late = curves["alpha_learned"] == learned
+        top = curves["log_likelihood"][late].max()
+        ax.set_ylim(top - 0.32, top + 0.02)
+    axes[0, 0].set_ylabel("log-likelihood, nats a token")
+    axes[0, 0].legend(loc="lower right")
+    return figure
+
+
+RACE = Experiment(
+    "Log-likelihood against time on NIPS",
+    Config(),
+    Config(Part(every=10, n_words=800, judged=3), max_iter=120, max_sweeps=1500, growth=4.0),
+    run,
+    draw,
+)

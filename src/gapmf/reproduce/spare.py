@@ -1,0 +1,110 @@
+"""spare: the size and the price of the spare column at the exact maximum."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gapmf.datasets import paper_synthetic
+from gapmf.estimator import GammaPoissonMF
+from gapmf.reproduce.experiment import Experiment, Order
+from gapmf.reproduce.outcome import Outcome
+from gapmf.reproduce.pieces import Workshop
+from gapmf.reproduce.style import COLOURS, INK, new_figure
+
+N_PARAMETERS = 4  # of one more column
+
+
+@dataclass(frozen=True)
+class Config:
+    """Data as in the paper's synthetic experiment, fitted with K = 2 and with K = 3."""
+
+    scales: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
+    n_sets: int = 50
+    n_samples: int = 100
+
+
+def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+    """Both exact maxima of every data set."""
+    cases = [(s, order.seed + i) for s in config.scales for i in range(config.n_sets)]
+    done = iter(range(1, len(cases) + 1))
+
+    def one(scale: float, seed: int) -> dict[str, Any]:
+        settings = {"n_samples": config.n_samples, "scale": scale, "seed": seed}
+        found = shop.take("spare", settings, lambda: _fit_both(scale, config.n_samples, seed))
+        shop.tell("spare", next(done), len(cases))
+        return dict(found)
+
+    rows = shop.side_by_side([partial(one, *case) for case in cases])
+    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    price = 0.5 * N_PARAMETERS * np.log(config.n_samples)
+    findings = {"bic_price": price} | {
+        f"{scale:g}": _findings({k: v[curves["scale"] == scale] for k, v in curves.items()}, price)
+        for scale in config.scales
+    }
+    return Outcome({"seed": order.seed, **asdict(config)}, curves, findings)
+
+
+def _fit_both(scale: float, n_samples: int, seed: int) -> dict[str, Any]:
+    X, _ = paper_synthetic(scale, n_samples, random_state=seed)
+    two, three = (GammaPoissonMF(K, algorithm="exact", random_state=seed).fit(X) for K in (2, 3))
+    return {
+        "scale": scale,
+        "seed": seed,
+        "share": float(three.model_.shares.min()),
+        "gain": three.log_likelihood_ - two.log_likelihood_,
+        "max_r": float(two.certificate_.r.max()),
+        "projected_gradient": three.certificate_.projected_gradient,
+        "converged": bool(two.converged_ and three.converged_),
+    }
+
+
+def _findings(rows: dict[str, Any], price: float) -> dict[str, Any]:
+    quarters = [0, 25, 50, 75, 100]
+    return {
+        "exactly_zero": int((rows["share"] < 1e-8).sum()),
+        "share_quartiles": np.percentile(rows["share"], quarters),
+        "gain_quartiles": np.percentile(rows["gain"], quarters),
+        "score_above_one": int((rows["max_r"] > 1.0).sum()),
+        "worth_bic": int((rows["gain"] > price).sum()),
+        "not_converged": int((~rows["converged"]).sum()),
+    }
+
+
+def draw(outcome: Outcome) -> Any:
+    """Share and gain of the third column, a dot a data set."""
+    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    curves = outcome.curves
+    scales = np.unique(curves["scale"])
+    rng = np.random.default_rng(0)
+    for ax, key, times in ((axes[0, 0], "share", 100.0), (axes[0, 1], "gain", 1.0)):
+        for i, scale in enumerate(scales):
+            values = times * curves[key][curves["scale"] == scale]
+            beside = i + rng.uniform(-0.18, 0.18, values.size)
+            ax.plot(beside, values, ".", color=COLOURS["mcem-c"], alpha=0.55, markersize=5)
+            ax.hlines(np.median(values), i - 0.3, i + 0.3, color=INK, linewidth=1.6)
+        ax.set_xticks(range(scales.size), [f"{s:g}" for s in scales])
+        ax.set_xlabel("scale of $W^*$")
+        ax.grid(visible=False, axis="x")
+    axes[0, 0].set_ylabel("share of the spare column, %")
+    axes[0, 1].set_ylabel("nats that it adds")
+    price = outcome.findings["bic_price"]
+    axes[0, 1].axhline(price, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes[0, 1].annotate(
+        "BIC's price of a column", (scales.size - 0.55, price), (0, -4), ha="right", va="top",
+        textcoords="offset points", fontsize=9,
+    )  # fmt: skip
+    axes[0, 1].set_ylim(top=1.08 * max(price, curves["gain"].max()))
+    return figure
+
+
+SPARE = Experiment(
+    "The spare column at the exact maximum",
+    Config(),
+    Config(scales=(1.0, 100.0), n_sets=4),
+    run,
+    draw,
+)

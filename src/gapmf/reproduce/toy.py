@@ -1,0 +1,197 @@
+"""fig2, fig3a, fig3b: the paper's synthetic data, followed by its three algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.datasets import paper_model, paper_synthetic
+from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.model import GaP
+from gapmf.reproduce.experiment import Experiment, Order
+from gapmf.reproduce.outcome import Outcome
+from gapmf.reproduce.pieces import Workshop
+from gapmf.reproduce.runs import ALGORITHMS, Protocol, Trace, follow
+from gapmf.reproduce.style import COLOURS, INK, LABELS, new_figure
+
+Array = NDArray[np.float64]
+
+NEAR = 0.5  # nats above the minimum: an algorithm that comes there has arrived
+
+
+@dataclass(frozen=True)
+class Config:
+    """W* = scale · W₁*; one component more than there are."""
+
+    scale: float
+    n_iter: int
+    n_samples: int = 100
+    n_components: int = 3
+    n_draws: int = 150
+    n_burn_in: int = 150
+
+
+V1, V2 = Config(1.0, 500), Config(100.0, 2000)
+V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10)
+V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10)
+
+
+def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+    """Norms of all iterates, and the exact cost of many."""
+    X, _ = paper_synthetic(config.scale, config.n_samples, random_state=order.seed)
+    protocol = Protocol(
+        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, order.seed
+    )
+    name = f"scale{config.scale:g}"
+    tasks = [partial(follow, X, a, protocol, shop, name, until=order.until) for a in ALGORITHMS]
+    traces = dict(zip(ALGORITHMS, shop.side_by_side(tasks), strict=True))
+    settings = {"seed": order.seed, **asdict(config)}
+    looked_at = some_iterations(len(traces["mcem-c"]))
+
+    def look(algorithm: str) -> list[float]:
+        return _costs(X, traces[algorithm], looked_at, shop, f"{name} cost of {algorithm}")
+
+    looks = [
+        partial(shop.take, f"{name}-cost-{a}", {**settings, "at": looked_at}, partial(look, a))
+        for a in ALGORITHMS
+    ]
+    costs = dict(zip(ALGORITHMS, shop.side_by_side(looks), strict=True))
+    best = shop.take(f"{name}-best", settings, lambda: _best(X, config, order.seed))
+    findings = {
+        "smallest_cost": best["cost"],
+        "norms_of_smallest_cost": best["norms"],
+        "cost_of_the_truth": best["cost_of_the_truth"],
+    } | {a: _findings(traces[a], looked_at, costs[a], best["cost"]) for a in ALGORITHMS}
+    return Outcome(settings, _curves(traces, looked_at, costs), findings)
+
+
+def some_iterations(n: int) -> list[int]:
+    """About a hundred of 1 … n, all of the first ones, and denser at first."""
+    chosen = np.unique(np.geomspace(1, n, 160).astype(int))
+    return [int(i) for i in chosen]
+
+
+def _costs(X: Any, trace: Trace, at: list[int], shop: Workshop, name: str) -> list[float]:
+    costs = []
+    for done, i in enumerate(at, start=1):
+        shop.check()
+        costs.append(-log_marginal_likelihood(X, GaP(trace.W[i])).total)
+        shop.tell(name, done, len(at))
+    return costs
+
+
+def _best(X: Any, config: Config, seed: int) -> dict[str, Any]:
+    """The minimum of C_ML itself: the best of some starts."""
+    est = GammaPoissonMF(config.n_components, algorithm="exact", n_init=3, random_state=seed)
+    est.fit(X)
+    return {
+        "cost": -est.log_likelihood_,
+        "norms": sorted(est.model_.column_norms.tolist(), reverse=True),
+        "cost_of_the_truth": -log_marginal_likelihood(X, paper_model(config.scale)).total,
+    }
+
+
+def _findings(trace: Trace, at: list[int], costs: list[float], best: float) -> dict[str, Any]:
+    cost = np.array(costs)
+    late = np.array(at) > 0.9 * len(trace)
+    near = np.flatnonzero(cost - best < NEAR)
+    return {
+        "cpu_seconds": trace.cpu_seconds[-1],
+        "excess_at_the_end": cost[late].mean() - best,
+        "iterations_until_near": int(at[near[0]]) if near.size else None,
+        "cpu_seconds_until_near": trace.cpu_seconds[at[near[0]] - 1] if near.size else None,
+        "norms_at_the_end": np.sort(trace.norms[-len(trace) // 10 :].mean(axis=0))[::-1],
+    }
+
+
+def _curves(
+    traces: dict[str, Trace], at: list[int], costs: dict[str, list[float]]
+) -> dict[str, Any]:
+    parts = []
+    for name, trace in traces.items():
+        i = np.array(at) - 1
+        norms = trace.norms[i]
+        columns = {f"norm_{k + 1}": norms[:, k] for k in range(norms.shape[1])}
+        parts.append(
+            {
+                "algorithm": np.repeat(name, i.size),
+                "iteration": i + 1,
+                "cpu_seconds": trace.cpu_seconds[i],
+                "cost": np.array(costs[name]),
+                **columns,
+            }
+        )
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def draw_cost(outcome: Outcome) -> Any:
+    """fig2."""
+    figure, axes = new_figure(5.6, 3.7)
+    _plot_cost(axes[0, 0], outcome, "cost")
+    axes[0, 0].set_ylabel("$C_{ML}(W)$, nats")
+    best = outcome.findings["smallest_cost"]
+    axes[0, 0].axhline(best, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="exact minimum")
+    axes[0, 0].legend()
+    return figure
+
+
+def draw_norms(outcome: Outcome) -> Any:
+    """fig3a."""
+    figure, axes = new_figure(5.6, 3.7)
+    plot_norms(axes[0, 0], outcome)
+    return figure
+
+
+def draw_both(outcome: Outcome) -> Any:
+    """fig3b: the norms, and what the paper could not draw."""
+    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    plot_norms(axes[0, 0], outcome)
+    ax = axes[0, 1]
+    _plot_cost(ax, outcome, "excess")
+    ax.set_yscale("log")
+    ax.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
+    ax.axhline(NEAR, color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
+    ax.legend()
+    return figure
+
+
+def _plot_cost(ax: Any, outcome: Outcome, what: str) -> None:
+    curves = outcome.curves
+    below = outcome.findings["smallest_cost"] if what == "excess" else 0.0
+    for name in ("mcem-h", "mcem-ch", "mcem-c"):
+        mine = curves["algorithm"] == name
+        ax.plot(
+            curves["cpu_seconds"][mine],
+            curves["cost"][mine] - below,
+            color=COLOURS[name],
+            label=LABELS[name],
+        )
+    ax.set_xlabel("CPU time, s")
+    ax.set_xscale("log")
+
+
+def plot_norms(ax: Any, outcome: Outcome) -> None:
+    """Every column's norm, a colour an algorithm; the exact maximum's where it is known."""
+    curves = outcome.curves
+    for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in curves["algorithm"]]:
+        mine = curves["algorithm"] == name
+        norms = np.column_stack([curves[key][mine] for key in curves if key.startswith("norm_")])
+        lines = ax.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[name], linewidth=1.1)
+        lines[0].set_label(LABELS[name])
+    best = outcome.findings.get("norms_of_smallest_cost", ())
+    for i, norm in enumerate(best):
+        label = "exact minimum" if i == 0 else None
+        ax.axhline(norm, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label=label)
+    ax.set_xlabel("CPU time, s")
+    ax.set_ylabel("$||w_k||_1$")
+    ax.legend()
+
+
+FIG2 = Experiment("The cost of V₁ against CPU time", V1, V1_QUICK, run, draw_cost)
+FIG3A = Experiment("Column norms, V₁", V1, V1_QUICK, run, draw_norms)
+FIG3B = Experiment("Column norms and the exact cost, V₂", V2, V2_QUICK, run, draw_both)
