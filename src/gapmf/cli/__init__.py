@@ -102,6 +102,9 @@ def demo(
         "gapmf-demo.png"
     ),
     jobs: Jobs = -1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer pictures and parts: a few seconds.")
+    ] = False,
 ) -> None:
     """Handwritten digits: components, what they are worth, and how well they predict.
 
@@ -109,7 +112,7 @@ def demo(
     """
     from gapmf.cli.demo import run
 
-    run(seed, output, jobs)
+    run(seed, output, jobs, quick=quick)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,123 +17,173 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 
 from gapmf.cli.data import warnings_said
-from gapmf.cli.pictures import blocks, draw
+from gapmf.cli.pictures import blocks, check_picture, draw
 from gapmf.counts import check_counts
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.predictive import document_completion, split_tokens
+from gapmf.ranks.report import RankReport
 
 Array = NDArray[np.float64]
 
-K = 12
 SIDE = 8
-_N_TEST = 200
-_N_REPORT = 150
-_FLOOR = 1e-3  # of the mean picture in each prediction of NMF, which may rule a count out
+_FLOOR = 1e-3  # of the mean picture in each prediction: no model may rule a count out
 
 
-def run(seed: int, output: Path, jobs: int, console: Console | None = None) -> None:
+@dataclass(frozen=True)
+class Size:
+    """How much the tour takes on."""
+
+    K: int
+    n_train: int
+    n_test: int
+    n_report: int
+    tol: float
+
+
+FULL = Size(K=12, n_train=1597, n_test=200, n_report=150, tol=1e-4)
+QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
+
+
+def run(
+    seed: int, output: Path, jobs: int, *, quick: bool = False, console: Console | None = None
+) -> None:
     """Print the tour."""
+    check_picture(output)
     console = console or Console(highlight=False)
+    size = QUICK if quick else FULL
     start = time.perf_counter()
-    train, test = _data(seed)
+    train, test = _data(seed, size)
     console.print(
-        f"[bold]gapmf[/] on scikit-learn's handwritten digits: {train.shape[0]} pictures of 8 × 8 "
-        f"pixels, each a count from 0 to 16; {test.shape[0]} more are held out. Every picture is "
-        "a sum of parts, in Gamma-distributed amounts that are integrated out. "
-        f"{K} parts are fitted. (The very first run compiles, for half a minute.)\n"
+        f"[bold]gapmf[/] on scikit-learn's handwritten digits: {size.n_train} pictures of 8 × 8 "
+        f"pixels, each pixel a count from 0 to 16; {size.n_test} more are held out. The model: a "
+        f"picture is a sum of {size.K} parts, in random amounts, and its counts are Poisson. The "
+        "fit makes the pictures as probable as it can, with the amounts averaged over.\n"
+        "[dim](The first run also compiles the program: up to a minute more.)[/]\n"
     )
+    est = _fitted(size.K, train, size, seed, jobs, verbose=1)
+    _say_fit(console, est)
+    order = np.argsort(-est.model_.shares, kind="stable")
+    _show_components(console, est, order, output)
+    with console.status("removing parts, and fitting the others again"):
+        report = est.rank_report(train[: size.n_report])
+    _say_ranks(console, report, order, size)
+    with console.status("predicting pictures that are held out"):
+        one = _fitted(1, train, size, seed, jobs)
+        table = _compared(one, est, train, test, seed)
+    _say_predictions(console, table, test)
+    console.print(f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n")
+    _say_what_next(console)
+
+
+def _data(seed: int, size: Size) -> tuple[sp.csr_array, sp.csr_array]:
+    X = check_counts(load_digits().data)
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    test, train = np.split(order[: size.n_test + size.n_train], [size.n_test])
+    return X[train], X[test]
+
+
+def _fitted(
+    K: int, train: sp.csr_array, size: Size, seed: int, jobs: int, *, verbose: int = 0
+) -> GammaPoissonMF:
     with warnings_said():
-        est = GammaPoissonMF(
+        return GammaPoissonMF(
             K,
             learn_alpha="shared",
             random_state=seed,
             n_jobs=jobs,
-            verbose=1,
-            smoothing=0.001,
-            tol=1e-4,
+            verbose=verbose,
+            smoothing=_FLOOR,
+            tol=size.tol,
         ).fit(train)
-    _say_fit(console, est)
-    _show_components(console, est, output)
-    _say_ranks(console, est, train)
-    _compare(console, est, train, test, seed, jobs)
-    console.print(
-        f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n\n"
-        "With your own counts, rows being samples:\n"
-        "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]   a .csv, .mtx, .h5ad, text …\n"
-        "  [green]gapmf topics my.gapmf[/]                            what the components are\n"
-        "  [green]gapmf score my.gapmf NEW_DATA[/]                    how well they predict\n"
-        "or in Python: [green]GammaPoissonMF(20).fit(X).rank_report(X)[/]"
-    )
-
-
-def _data(seed: int) -> tuple[sp.csr_array, sp.csr_array]:
-    X = check_counts(load_digits().data)
-    order = np.random.default_rng(seed).permutation(X.shape[0])
-    return X[order[_N_TEST:]], X[order[:_N_TEST]]
 
 
 def _say_fit(console: Console, est: Any) -> None:
     console.print(
-        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. The learned shape of "
-        f"the amounts is α = {est.alpha_[0]:.2f}: below 1, most parts are absent from most "
-        "pictures. The parts, by their share of all counts:\n"
+        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. The amounts follow a "
+        f"Gamma law, of the learned shape α = {est.alpha_[0]:.2f}: the smaller, the fewer parts "
+        "make up most of a picture.\n"
     )
 
 
-def _show_components(console: Console, est: Any, output: Path) -> None:
-    order = np.argsort(-est.model_.shares, kind="stable")
-    titles = [f"{est.model_.shares[k]:.1%}" for k in order]
+def _show_components(console: Console, est: Any, order: NDArray[np.intp], output: Path) -> None:
+    console.print(
+        "[bold]The parts[/], est.components_, and their share of all counts. Fuller blocks are "
+        "larger weights, each part on its own scale:\n"
+    )
+    shares = est.model_.shares[order]
+    titles = [f"{place}: {share:.1%}" for place, share in enumerate(shares, 1)]
     pictures = est.components_[order].reshape(-1, SIDE, SIDE)
     console.print(blocks(pictures, titles, console.width), markup=False, soft_wrap=True)
     if draw(pictures, titles, output):
-        console.print(f"The same as a picture: {output}\n")
+        console.print(f"The same as a picture: {output}\n", markup=False, soft_wrap=True)
     else:
         console.print("With matplotlib installed, gapmf\\[plot], they are drawn to a .png too.\n")
 
 
-def _say_ranks(console: Console, est: Any, train: sp.csr_array) -> None:
-    report = est.rank_report(train[:_N_REPORT])
+def _say_ranks(console: Console, report: RankReport, order: NDArray[np.intp], size: Size) -> None:
     console.print(
-        f"[bold]How many are needed?[/] For {_N_REPORT} of the pictures, removing a part and "
-        "refitting the others costs log-likelihood, and BIC would pay "
-        f"{report.price:.0f} nats for a part. Removed one by one while they are worth less, "
-        f"[bold]{report.rank} of {K}[/] are left. With all pictures there is more to say for each: "
-        "est.rank_report(X) has the table.\n"
+        f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for {size.n_report} of the "
+        "pictures, to be short: each part by itself is removed, and the others are fitted again. "
+        "What that costs is the log-likelihood that is lost, in nats, ± its error."
     )
-
-
-def _compare(
-    console: Console, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int, jobs: int
-) -> None:
-    """Held-out pictures: the likelihood of whole ones, and of a half given the other."""
-    table = Table(box=SIMPLE_HEAD, title="Held-out pictures", title_justify="left")
-    table.add_column("model")
-    table.add_column("log p, nats a count", justify="right")
-    table.add_column("perplexity", justify="right")
-    one = GammaPoissonMF(1, learn_alpha="shared", random_state=seed, smoothing=0.001).fit(train)
-    for name, fitted in (("gapmf, 1 component", one), (f"gapmf, {K} components", est)):
-        found = fitted.log_likelihood(test)
-        completed = document_completion(test, fitted._ask(test)[1], random_state=seed, n_jobs=jobs)
-        table.add_row(
-            name,
-            f"{found.total / test.sum():.4f} ± {found.std_error / test.sum():.4f}",
-            f"{completed.perplexity:.2f}",
-        )
-    table.add_row(
-        f"scikit-learn's NMF, {K}",
-        "has none",
-        f"{_perplexity_of_nmf(train, test, seed):.2f}",
-    )
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("part", "share", "cost", "kept"):
+        table.add_column(name, justify="right")
+    for place, k in enumerate(order, 1):
+        cost = f"{report.cost[k]:.0f} ± {report.cost_error[k]:.1f}"
+        kept = "yes" if report.keep[k] else "[yellow]no[/]"
+        table.add_row(str(place), f"{report.share[k]:.1%}", cost, kept)
     console.print(table)
     console.print(
-        "log p: the marginal likelihood of whole pictures, ± its standard error. Perplexity: half "
-        "of a picture's counts is shown, and where the others are is predicted; 64 would be "
-        "guessing, less is better. NMF (Kullback-Leibler) fits the amounts to the half that it "
-        "sees; gapmf averages over all that are plausible.\n"
+        "Then the cheapest are removed one after another, as long as one costs less than the "
+        f"price that BIC puts on its parameters, {report.price:.0f} nats: "
+        f"[bold]{report.rank} of {size.K} stay[/]. More pictures can tell more parts apart.\n"
     )
 
 
-def _perplexity_of_nmf(train: sp.csr_array, test: sp.csr_array, seed: int) -> float:
+def _compared(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int) -> Table:
+    """Held-out pictures: the likelihood of whole ones, and of a half given the other."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("model")
+    for name in ("log p, nats", "a count", "perplexity"):
+        table.add_column(name, justify="right")
+    for name, fitted in (("gapmf, 1 part", one), (f"gapmf, {_parts(est)}", est)):
+        found = fitted.log_likelihood(test)
+        model = fitted._ask(test)[1]
+        completed = document_completion(test, model, random_state=seed, n_jobs=est.n_jobs)
+        error = f"± {found.std_error:.1f}" if found.std_error else "(exact)"
+        table.add_row(
+            name,
+            f"{found.total:,.1f} {error}",
+            f"{found.total / test.sum():.4f}",
+            f"{completed.perplexity:.2f}",
+        )
+    nmf = _perplexity_of_nmf(est.model_.n_components, train, test, seed)
+    table.add_row(f"scikit-learn's NMF, {_parts(est)}", "none", "none", f"{nmf:.2f}")
+    return table
+
+
+def _say_predictions(console: Console, table: Table, test: sp.csr_array) -> None:
+    console.print(f"[bold]Do they predict?[/] {test.shape[0]} pictures that no fit has seen:")
+    console.print(table)
+    console.print(
+        "[bold]log p[/]: the marginal log-likelihood of the whole pictures, est.log_likelihood(X), "
+        "± the error of its estimate, and for each of their "
+        f"{int(test.sum()):,} counts; nearer to 0 is better. NMF has none: its amounts follow no "
+        "law.\n"
+        "[bold]perplexity[/]: of every picture half of the counts are shown, at random, and the "
+        "model says where the others are. That is as hard as a guess among so many pixels; "
+        f"{SIDE * SIDE} would be a blind guess, and less is better. NMF (Kullback-Leibler) takes "
+        "the amounts that fit the shown half best, gapmf the mean of all that are plausible. Both "
+        f"mix in {_FLOOR:.1%} of the average picture, so that no count is impossible.\n"
+    )
+
+
+def _parts(est: Any) -> str:
+    return f"{est.model_.n_components} parts"
+
+
+def _perplexity_of_nmf(K: int, train: sp.csr_array, test: sp.csr_array, seed: int) -> float:
     """The same task for scikit-learn's NMF with the Kullback-Leibler divergence."""
     nmf = NMF(
         K, solver="mu", beta_loss="kullback-leibler", init="nndsvda", max_iter=500,
@@ -140,11 +191,27 @@ def _perplexity_of_nmf(train: sp.csr_array, test: sp.csr_array, seed: int) -> fl
     )  # fmt: skip
     with warnings_said():
         nmf.fit(train.astype(float))
+        # The halves of `document_completion`, from the same seed.
         shown, rest = split_tokens(test, 0.5, np.random.default_rng(seed))
         rates = nmf.transform(shown.astype(float)) @ nmf.components_
-    mean = np.asarray(train.sum(axis=0)).ravel() / train.sum()
+    seen = np.asarray(train.sum(axis=0)).ravel() + 1.0
     p = rates / np.maximum(rates.sum(axis=1, keepdims=True), 1e-300)
-    p = (1.0 - _FLOOR) * p + _FLOOR * (mean + 1e-6)
+    p = (1.0 - _FLOOR) * p + _FLOOR * seen / seen.sum()
     entries = rest.tocoo()
     log_p = np.log(p[entries.coords]) @ entries.data
     return float(np.exp(-log_p / rest.sum()))
+
+
+def _say_what_next(console: Console) -> None:
+    console.print(
+        "[bold]With your own counts[/], a row a sample, a column a feature:\n"
+        "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
+        "  [green]gapmf topics my.gapmf[/]                           what the components are\n"
+        "  [green]gapmf score my.gapmf NEW_DATA[/]                   how well they predict\n"
+        "  [green]gapmf transform my.gapmf DATA -o H.csv[/]          the amounts in each sample\n"
+        "or in Python, with an estimator that behaves as those of scikit-learn do:\n"
+        "  [green]from gapmf import GammaPoissonMF[/]\n"
+        "  [green]est = GammaPoissonMF(20, learn_alpha=True).fit(X)[/]\n"
+        "  [green]print(est.rank_report(X))[/]",
+        soft_wrap=True,
+    )

@@ -1,4 +1,4 @@
-"""Small grey pictures: as blocks of text, and as one .png."""
+"""Small grey pictures: as blocks of text, and as one file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.errors import InvalidInputError
 from gapmf.files import check_folder, replace_file
 
+SUFFIXES = (".png", ".pdf", ".svg")
 SHADES = " ░▒▓█"
 _GAP = 3
 
@@ -36,13 +38,19 @@ def _shaded(picture: NDArray[np.float64]) -> list[str]:
     return ["".join(SHADES[value] * 2 for value in row) for row in level]
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a file that cannot be drawn to, before the work is done."""
+    if path.suffix not in SUFFIXES:
+        raise InvalidInputError(f"{path}: the picture must end in {', '.join(SUFFIXES)}")
+    check_folder(path)
+
+
 def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
-    """The same as a .png; False if matplotlib is not installed."""
+    """The same to a file, by its suffix; False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-    check_folder(path)
     per_row = min(6, len(pictures))
     n_rows = -(-len(pictures) // per_row)
     figure = Figure(figsize=(1.25 * per_row, 1.5 * n_rows), layout="constrained")

@@ -37,10 +37,12 @@ class _Teller:
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._tasks: dict[str, TaskID] = {}
+        self._done: dict[str, int] = {}
 
     def __call__(self, name: str, done: int, total: int) -> None:
         if name not in self._tasks:
             self._tasks[name] = self._bar.add_task(name, total=total)
+        done = self._done[name] = max(done, self._done.get(name, 0))  # threads overtake each other
         self._bar.update(self._tasks[name], completed=done, visible=done < total)
 
 
@@ -63,11 +65,14 @@ def _stopping(shop: Workshop, folder: Path) -> Iterator[None]:
 
 
 def _bar() -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         refresh_per_second=2,
+        transient=True,
+        disable=not console.is_terminal,
     )

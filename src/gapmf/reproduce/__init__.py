@@ -20,6 +20,7 @@ from gapmf.reproduce.outcome import Outcome, write_outcome
 from gapmf.reproduce.pieces import Workshop
 from gapmf.reproduce.race import RACE
 from gapmf.reproduce.rates import RATES
+from gapmf.reproduce.runs import warm_up
 from gapmf.reproduce.spare import SPARE
 from gapmf.reproduce.style import styled
 from gapmf.reproduce.toy import FIG2, FIG3A, FIG3B
@@ -48,12 +49,13 @@ def reproduce(
     say: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Make one figure: NAME.png, .svg, .csv and .json in `folder`."""
-    begin = time.perf_counter()
     figure = FIGURES[name]
     shop = Workshop(folder / "pieces") if shop is None else shop
     with styled(), warnings.catch_warnings():
         # Runs are stopped on purpose; here, once, because the filters are those of all threads.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warm_up()
+        begin = time.perf_counter()
         outcome = figure.run(figure.quick if quick else figure.full, order, shop)
         seconds = time.perf_counter() - begin
         write_outcome(outcome, figure.draw(outcome), name, folder, seconds)

@@ -27,13 +27,13 @@ LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
 class Config:
     """The paper does not say what its samples were drawn from; this is ours."""
 
-    truth: tuple[float, float] = (4.0, 1.0)
+    truth: tuple[float, float] = (8.0, 1.0)
     n_samples: int = 300
     n_iter: int = 500
     n_draws: int = 150
     n_burn_in: int = 150
     n_last: int = 80
-    n_grid: int = 61
+    n_grid: int = 41
 
 
 def run(config: Config, order: Order, shop: Workshop) -> Outcome:
@@ -46,11 +46,9 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     last = range(config.n_iter - config.n_last + 1, config.n_iter + 1)
     W = {a: np.array([traces[a].W[i][0] for i in last]) for a in ALGORITHMS}
     mean = float(X.mean())
-    axis = np.linspace(0.0, 1.35 * mean, config.n_grid)
     settings = {"seed": order.seed, **asdict(config)}
-    grid = shop.take("fig1-grid", settings, lambda: _cost_grid(X, axis, shop).tolist())
-    w1, w2 = (w.ravel() for w in np.meshgrid(axis, axis, indexing="ij"))
-    cost = np.ravel(grid)
+    w1, w2 = _grid(mean, config.n_grid)
+    cost = shop.take("fig1-grid", settings, lambda: _costs(X, w1, w2, shop).tolist())
     findings = {
         "mean_count": mean,
         "smallest_cost": -best.log_likelihood_,
@@ -68,20 +66,27 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
         "w1": every[:, 0],
         "w2": every[:, 1],
     }
-    contours = {"w1": w1, "w2": w2, "cost": cost}
+    contours = {"w1": w1.ravel(), "w2": w2.ravel(), "cost": np.ravel(cost)}
     return Outcome(settings, curves, findings, {"contours": contours})
 
 
-def _cost_grid(X: NDArray[np.int64], axis: Array, shop: Workshop) -> Array:
-    """C_ML at all pairs of `axis`, exactly: symmetric, and equal counts are one."""
+def _grid(mean: float, n: int) -> tuple[Array, Array]:
+    """Points by their sum and by what w₁ has of it: the valley lies along the second."""
+    total, share = np.meshgrid(np.linspace(0.3, 1.8, n) * mean, np.linspace(0.0, 1.0, n))
+    return share * total, (1.0 - share) * total
+
+
+def _costs(X: NDArray[np.int64], w1: Array, w2: Array, shop: Workshop) -> Array:
+    """C_ML at such points, exactly: symmetric in w₁ and w₂, and equal counts are one."""
     values, times = np.unique(X, return_counts=True)
-    cost = np.full((axis.size, axis.size), np.nan)
-    for i in range(axis.size):
+    n = w1.shape[0]
+    cost = np.empty(w1.shape)
+    for i in range((n + 1) // 2):
         shop.check()
-        shop.tell("fig1 contours", i + 1, axis.size)
-        for j in range(max(i, 1), axis.size):  # at W = 0 nothing but zeros is possible
-            ll = log_marginal_likelihood(values[:, None], GaP([[axis[i], axis[j]]]))
-            cost[i, j] = cost[j, i] = -(times @ ll.per_sample)
+        shop.tell("fig1 contours", i + 1, (n + 1) // 2)
+        for j in range(w1.shape[1]):
+            ll = log_marginal_likelihood(values[:, None], GaP([[w1[i, j], w2[i, j]]]))
+            cost[i, j] = cost[n - 1 - i, j] = -(times @ ll.per_sample)
     return cost
 
 
@@ -89,12 +94,17 @@ def draw(outcome: Outcome) -> Any:
     """Contours, the line, and the iterates; a second panel is close up."""
     findings, curves = outcome.findings, outcome.curves
     contours = outcome.more["contours"]
-    side = int(np.sqrt(contours["w1"].size))
+    side = outcome.settings["n_grid"]
     w1, w2, cost = (np.reshape(contours[k], (side, side)) for k in ("w1", "w2", "cost"))
     excess = np.maximum(cost - findings["smallest_cost"], 0.0)
     figure, axes = new_figure(8.4, 4.3, 1, 2)
     mean = findings["mean_count"]
     w = np.column_stack([curves["w1"], curves["w2"]])
+    top = np.sort(findings["w_of_smallest_cost"])
+    for name in ALGORITHMS:  # the two minima are one with the columns exchanged
+        mine = curves["algorithm"] == name
+        if w[mine, 0].mean() > w[mine, 1].mean():
+            w[mine] = w[mine, ::-1]
     for ax, close in zip(axes[0], (False, True), strict=True):
         lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
         if not close:
@@ -103,18 +113,20 @@ def draw(outcome: Outcome) -> Any:
         for name in ("mcem-h", "mcem-ch", "mcem-c"):
             mine = curves["algorithm"] == name
             ax.plot(*w[mine].T, color=COLOURS[name], linewidth=1.0, label=LABELS[name])
-        top = np.asarray(findings["w_of_smallest_cost"])
         for point in (top, top[::-1]):
             ax.plot(*point, marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
-        ax.set_aspect("equal")
+        ax.set_aspect("equal", adjustable="box")
         ax.grid(visible=False)
         ax.set_xlabel("$w_1$")
         ax.set_ylabel("$w_2$")
-    low, high = w.min(axis=0), w.max(axis=0)
-    room = 0.75 * (high - low).max()
+    seen = np.vstack([w, top])
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    room = 0.6 * (high - low).max()
     centre = 0.5 * (low + high)
     axes[0, 1].set_xlim(centre[0] - room, centre[0] + room)
     axes[0, 1].set_ylim(centre[1] - room, centre[1] + room)
+    axes[0, 0].set_xlim(0.0, 1.3 * mean)
+    axes[0, 0].set_ylim(0.0, 1.3 * mean)
     axes[0, 0].set_title("$C_{ML}$ in nats above its minimum (★)")
     n_last = outcome.settings["n_last"]
     axes[0, 1].set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
@@ -125,7 +137,7 @@ def draw(outcome: Outcome) -> Any:
 FIG1 = Experiment(
     "One feature, two components: iterates on the exact cost",
     Config(),
-    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=13),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=11),
     run,
     draw,
 )

@@ -22,7 +22,6 @@ from gapmf.reproduce.style import COLOURS, LABELS, new_figure
 from gapmf.reproduce.toy import plot_norms, some_iterations
 
 FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
-MILESTONES = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000)
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Part:
 
 
 WHOLE = Part()
+QUICK = Part(every=15, n_words=500, judged=5)
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Config:
     n_iter: int = 1000
     n_draws: int = 125
     n_burn_in: int = 125
+    milestones: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000)
+    """Iterations whose likelihood is looked at."""
 
 
 def load(folder: Path | None, part: Part) -> sp.csr_array:
@@ -78,7 +80,7 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     )
     name = f"nips-{config.part.every}-{config.part.n_words}"
     tasks = [
-        partial(follow, X, a, protocol, shop, name, until=order.until, milestones=MILESTONES)
+        partial(follow, X, a, protocol, shop, name, until=order.until, milestones=config.milestones)
         for a in FIG4_ALGORITHMS
     ]
     traces = dict(zip(FIG4_ALGORITHMS, shop.side_by_side(tasks), strict=True))
@@ -171,7 +173,7 @@ def draw(outcome: Outcome) -> Any:
 FIG4 = Experiment(
     "Column norms on NIPS, K = 10",
     Config(),
-    Config(Part(every=10, n_words=800, judged=3), n_iter=20, n_draws=15, n_burn_in=10),
+    Config(QUICK, n_iter=25, n_draws=15, n_burn_in=10, milestones=(1, 5, 25)),
     run,
     draw,
 )

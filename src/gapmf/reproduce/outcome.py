@@ -8,12 +8,12 @@ import json
 import platform
 import time
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gapmf import __version__
 from gapmf.files import replace_file
 
 Columns = dict[str, Any]
@@ -53,16 +53,8 @@ def write_outcome(outcome: Outcome, figure: Any, name: str, folder: Path, second
 
 def versions() -> dict[str, str]:
     """Of what the numbers depend on."""
-    import numba
-    import scipy
-
-    return {
-        "gapmf": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-    }
+    packages = {name: version(name) for name in ("gapmf", "numpy", "scipy", "numba")}
+    return {"python": platform.python_version(), **packages}
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -10,10 +10,10 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gapmf import __version__
 from gapmf.files import replace_file
 from gapmf.parallel import for_each
 
@@ -46,7 +46,7 @@ class Workshop:
 
     def path(self, name: str, settings: Settings, suffix: str) -> Path:
         """The file of a piece."""
-        said = json.dumps([__version__, settings], sort_keys=True)
+        said = json.dumps([version("gapmf"), settings], sort_keys=True)
         key = hashlib.sha256(said.encode()).hexdigest()[:10]
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder / f"{name}-{key}{suffix}"

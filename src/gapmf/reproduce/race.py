@@ -15,7 +15,7 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.reproduce.experiment import Experiment, Order
-from gapmf.reproduce.nips import WHOLE, Part, load
+from gapmf.reproduce.nips import QUICK, WHOLE, Part, load
 from gapmf.reproduce.outcome import Outcome
 from gapmf.reproduce.pieces import Workshop
 from gapmf.reproduce.style import COLOURS, new_figure
@@ -94,7 +94,8 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
 
     def one(contender: Contender, learned: bool) -> list[dict[str, Any]]:
-        settings = {"seed": order.seed, **asdict(config), **asdict(contender), "learned": learned}
+        way = {"parameters": contender.parameters, "max_sweeps": contender.max_sweeps}
+        settings = {"seed": order.seed, "config": asdict(config), **way, "learned": learned}
         name = f"race {contender.label}{', α learned' if learned else ''}"
         rows = shop.take(
             "race", settings, lambda: _follow(X, config, order.seed, contender, learned, shop, name)
@@ -189,7 +190,7 @@ def draw(outcome: Outcome) -> Any:
 RACE = Experiment(
     "Log-likelihood against time on NIPS",
     Config(),
-    Config(Part(every=10, n_words=800, judged=3), max_iter=120, max_sweeps=1500, growth=4.0),
+    Config(QUICK, max_iter=120, max_sweeps=1500, growth=6.0),
     run,
     draw,
 )

@@ -34,11 +34,15 @@ class Config:
     n_components: int = 3
     n_draws: int = 150
     n_burn_in: int = 150
+    n_starts: int = 3
+    """Of the search for the exact minimum."""
+    n_looks: int = 160
+    """At most so many iterates have their cost computed."""
 
 
 V1, V2 = Config(1.0, 500), Config(100.0, 2000)
-V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10)
-V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10)
+V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10, n_starts=1, n_looks=40)
+V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=40)
 
 
 def run(config: Config, order: Order, shop: Workshop) -> Outcome:
@@ -51,7 +55,7 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     tasks = [partial(follow, X, a, protocol, shop, name, until=order.until) for a in ALGORITHMS]
     traces = dict(zip(ALGORITHMS, shop.side_by_side(tasks), strict=True))
     settings = {"seed": order.seed, **asdict(config)}
-    looked_at = some_iterations(len(traces["mcem-c"]))
+    looked_at = some_iterations(len(traces["mcem-c"]), config.n_looks)
 
     def look(algorithm: str) -> list[float]:
         return _costs(X, traces[algorithm], looked_at, shop, f"{name} cost of {algorithm}")
@@ -70,10 +74,10 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     return Outcome(settings, _curves(traces, looked_at, costs), findings)
 
 
-def some_iterations(n: int) -> list[int]:
-    """About a hundred of 1 … n, all of the first ones, and denser at first."""
-    chosen = np.unique(np.geomspace(1, n, 160).astype(int))
-    return [int(i) for i in chosen]
+def some_iterations(n: int, most: int = 160) -> list[int]:
+    """At most so many of 1 … n, denser at first."""
+    evenly, first = np.linspace(1, n, most // 2), np.geomspace(1, n, most // 2)
+    return [int(i) for i in np.unique(np.concatenate([evenly, first]).round().astype(int))]
 
 
 def _costs(X: Any, trace: Trace, at: list[int], shop: Workshop, name: str) -> list[float]:
@@ -87,8 +91,9 @@ def _costs(X: Any, trace: Trace, at: list[int], shop: Workshop, name: str) -> li
 
 def _best(X: Any, config: Config, seed: int) -> dict[str, Any]:
     """The minimum of C_ML itself: the best of some starts."""
-    est = GammaPoissonMF(config.n_components, algorithm="exact", n_init=3, random_state=seed)
-    est.fit(X)
+    est = GammaPoissonMF(
+        config.n_components, algorithm="exact", n_init=config.n_starts, random_state=seed
+    ).fit(X)
     return {
         "cost": -est.log_likelihood_,
         "norms": sorted(est.model_.column_norms.tolist(), reverse=True),
@@ -172,7 +177,6 @@ def _plot_cost(ax: Any, outcome: Outcome, what: str) -> None:
             label=LABELS[name],
         )
     ax.set_xlabel("CPU time, s")
-    ax.set_xscale("log")
 
 
 def plot_norms(ax: Any, outcome: Outcome) -> None:

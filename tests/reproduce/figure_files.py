@@ -1,0 +1,44 @@
+"""The command, and what it leaves in a folder."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+NEED_DATA = ("fig4", "race")
+
+
+def gapmf(*arguments):
+    return subprocess.run(
+        [Path(sys.executable).with_name("gapmf"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+class Made:
+    """A folder of figures."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def findings(self, name):
+        return json.loads((self.folder / f"{name}.json").read_text())["findings"]
+
+    def table(self, name):
+        with (self.folder / f"{name}.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        return {key: _as_numbers(column) for key, column in columns.items()}
+
+
+def _as_numbers(column):
+    try:
+        return column.astype(float)
+    except ValueError:
+        return column

@@ -1,0 +1,109 @@
+"""Runs that are stopped and gone on with, and commands that cannot be done."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from figure_files import gapmf
+
+from gapmf.datasets import paper_synthetic
+from gapmf.reproduce import Order, Workshop, race
+from gapmf.reproduce.race import Contender
+from gapmf.reproduce.runs import Protocol, follow, read_rows
+from gapmf.reproduce.style import styled
+
+PROTOCOL = Protocol(n_components=3, n_iter=12, n_draws=4, n_burn_in=2, seed=0)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(was interrupted|before it converged).*")
+
+
+@pytest.fixture(scope="module")
+def X():
+    return paper_synthetic(10.0, 30, random_state=0)[0]
+
+
+@pytest.mark.parametrize("algorithm", ["mcem-c", "mcem-h"])
+def test_a_run_in_parts_is_the_run(X, algorithm, tmp_path):
+    whole = follow(X, algorithm, PROTOCOL, Workshop(tmp_path / "a"), "toy")
+    parts = [
+        follow(X, algorithm, PROTOCOL, Workshop(tmp_path / "b"), "toy", until=n)
+        for n in (5, 5, 9, 20)
+    ]
+    assert [len(part) for part in parts] == [5, 5, 9, 12]
+    assert len(whole) == 12
+    for i in range(1, 13):
+        np.testing.assert_array_equal(parts[-1].W[i], whole.W[i])
+    assert (np.diff(parts[-1].cpu_seconds) > 0).all()
+    np.testing.assert_allclose(whole.norms, [whole.W[i].sum(axis=0) for i in range(1, 13)])
+
+
+def test_milestones_are_kept_in_files_of_their_own(X, tmp_path):
+    shop = Workshop(tmp_path)
+    trace = follow(X, "mcem-c", PROTOCOL, shop, "toy", until=6, milestones=(2, 5, 10))
+    assert list(trace.W) == [2, 5]
+    trace = follow(X, "mcem-c", PROTOCOL, shop, "toy", milestones=(2, 5, 10))
+    assert list(trace.W) == [2, 5, 10]
+    np.testing.assert_allclose(trace.W[10].sum(axis=0), trace.norms[9])
+
+
+def test_stopping_keeps_what_there_is(X, tmp_path):
+    """As Ctrl-C does; also when the file ends in the middle of a line."""
+    shop = Workshop(tmp_path)
+
+    def tell(name, done, total):
+        if done == 4:
+            shop.stop.set()
+
+    shop.tell = tell
+    with pytest.raises(KeyboardInterrupt):
+        follow(X, "mcem-ch", PROTOCOL, shop, "toy")
+    (path,) = tmp_path.glob("*.rows")
+    assert len(read_rows(path)) == 4
+    with path.open("a") as file:
+        file.write("1.5,0.3")
+    assert len(read_rows(path)) == 4
+    trace = follow(X, "mcem-ch", PROTOCOL, Workshop(tmp_path), "toy")
+    again = follow(X, "mcem-ch", PROTOCOL, Workshop(tmp_path / "new"), "toy")
+    np.testing.assert_array_equal(trace.norms, again.norms)
+
+
+def test_a_piece_is_made_once_and_for_its_settings(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": [1.5, None]}
+
+    for settings in ({"a": 1}, {"a": 1}, {"a": 2}):
+        assert Workshop(tmp_path).take("piece", settings, make) == {"x": [1.5, None]}
+    assert len(made) == 2
+
+
+def test_a_contender_more_is_one_line(X, tmp_path, monkeypatch):
+    more = Contender("rough", "#123456", {"tol": 1e-2})
+    monkeypatch.setattr(race, "CONTENDERS", (*race.CONTENDERS, more))
+    monkeypatch.setattr(race, "load", lambda folder, part: sp.csr_array(X))
+    config = race.Config(n_components=2, max_iter=5, max_sweeps=300)
+    outcome = race.run(config, Order(), Workshop(tmp_path))
+    assert "rough" in outcome.findings["alpha learned"]
+    assert len(set(outcome.curves["contender"])) == 4
+    with styled():
+        panel = race.draw(outcome).axes[0]
+    assert panel.lines[-1].get_color() == "#123456"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("reproduce", "fig5", "-o", "{}"), "there is no figure 'fig5': choose from fig1, fig2"),
+        (("reproduce", "fig4", "--quick", "-o", "{}"), "needs the NIPS counts: --data DIR"),
+        (("reproduce", "fig4", "--quick", "--data", "{}", "-o", "{}"), "has neither docword"),
+        (("reproduce", "fig2", "--quick"), "Missing option"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(arguments, said, tmp_path):
+    done = gapmf(*(a.format(tmp_path) for a in arguments))
+    assert done.returncode in (1, 2)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gapmf: ")
+    assert said in line
+    assert not list(tmp_path.glob("*.*"))
