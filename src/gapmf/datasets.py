@@ -1,13 +1,24 @@
-"""Data sets: the paper's synthetic experiment."""
+"""Data sets: the paper's synthetic experiment, and the NIPS counts of its last figure."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.errors import InvalidInputError
+from gapmf.files import replace_file
+from gapmf.io import read
 from gapmf.model import GaP
+
+NIPS_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words"
+NIPS_SHAPE = (1500, 12419)
+_TIMEOUT = 60.0  # seconds without an answer
 
 # W₁* of the paper's section 6 (Eq. 50); its columns sum to one, up to rounding.
 _W1 = (
@@ -54,3 +65,41 @@ def paper_synthetic(
     """
     model = paper_model(scale)
     return model.sample(n_samples, random_state=random_state), model
+
+
+def fetch_nips(folder: str | os.PathLike[str], *, url: str = NIPS_URL) -> Path:
+    """Get the NIPS counts (1,500 papers × 12,419 words) from the UCI repository.
+
+    Parameters
+    ----------
+    folder : path
+        Is made if it is not there. Files that are there already are not fetched again.
+    url : str
+        Another place that has docword.nips.txt.gz and vocab.nips.txt.
+
+    Returns
+    -------
+    path : Path
+        Of docword.nips.txt.gz, for `gapmf.read`; vocab.nips.txt is beside it.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("vocab.nips.txt", "docword.nips.txt.gz"):
+        if not (folder / name).exists():
+            replace_file(folder / name, lambda path, name=name: _fetch(f"{url}/{name}", path))
+    docword = folder / "docword.nips.txt.gz"
+    shape = read(docword).counts.shape
+    if shape != NIPS_SHAPE:
+        raise InvalidInputError(
+            f"{docword} has {shape[0]} samples × {shape[1]} features, not "
+            f"{NIPS_SHAPE[0]} × {NIPS_SHAPE[1]}: these are not the NIPS counts; remove it"
+        )
+    return docword
+
+
+def _fetch(url: str, path: str) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, open(path, "wb") as file:
+            shutil.copyfileobj(answer, file)
+    except OSError as error:
+        raise OSError(f"{url} could not be fetched: {error}") from error
