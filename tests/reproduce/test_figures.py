@@ -21,7 +21,7 @@ def test_every_figure_leaves_its_four_files(quick, name):
     head = json.loads((quick.folder / f"{name}.json").read_text())
     assert head["settings"]["seed"] == 0
     assert {"gapmf", "python", "numpy", "scipy", "numba"} == set(head["versions"])
-    assert head["seconds"] >= 0.0
+    assert head["cpu_seconds"] > 0.05
     picture = (quick.folder / f"{name}.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 10_000

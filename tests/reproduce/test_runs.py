@@ -73,9 +73,13 @@ def test_a_piece_is_made_once_and_for_its_settings(tmp_path):
         made.append(1)
         return {"x": [1.5, None]}
 
+    seconds = []
     for settings in ({"a": 1}, {"a": 1}, {"a": 2}):
-        assert Workshop(tmp_path).take("piece", settings, make) == {"x": [1.5, None]}
+        shop = Workshop(tmp_path)
+        assert shop.take("piece", settings, make) == {"x": [1.5, None]}
+        seconds.append(shop.cpu_seconds)
     assert len(made) == 2
+    assert seconds[0] == seconds[1] > 0.0
 
 
 def test_a_contender_more_is_one_line(X, tmp_path, monkeypatch):

@@ -55,9 +55,9 @@ def reproduce(
         # Runs are stopped on purpose; here, once, because the filters are those of all threads.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warm_up()
-        begin = time.perf_counter()
+        shop.cpu_seconds, begin = 0.0, time.perf_counter()
         outcome = figure.run(figure.quick if quick else figure.full, order, shop)
+        write_outcome(outcome, figure.draw(outcome), name, folder, shop.cpu_seconds)
         seconds = time.perf_counter() - begin
-        write_outcome(outcome, figure.draw(outcome), name, folder, seconds)
     say(f"{name}: {figure.title}, {seconds:.0f} s; in {folder / name}.png, .svg, .csv, .json")
     return outcome

@@ -32,7 +32,9 @@ class Outcome:
     """Other tables, by their names."""
 
 
-def write_outcome(outcome: Outcome, figure: Any, name: str, folder: Path, seconds: float) -> None:
+def write_outcome(
+    outcome: Outcome, figure: Any, name: str, folder: Path, cpu_seconds: float
+) -> None:
     """NAME.csv, NAME.json, NAME.png and NAME.svg in `folder`, each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {name: outcome.curves} | {f"{name}-{k}": v for k, v in outcome.more.items()}
@@ -42,7 +44,7 @@ def write_outcome(outcome: Outcome, figure: Any, name: str, folder: Path, second
         "figure": name,
         "settings": outcome.settings,
         "findings": outcome.findings,
-        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "versions": versions(),
         "made": time.strftime("%Y-%m-%d", time.gmtime()),
     }

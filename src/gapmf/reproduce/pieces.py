@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +42,9 @@ class Workshop:
         tell: Callable[[str, int, int], None] = lambda name, done, total: None,
     ) -> None:
         self._folder, self._n_jobs, self.tell = folder, n_jobs, tell
+        self.cpu_seconds = 0.0
+        """What all pieces took, whenever they were made."""
+        self._adding = threading.Lock()
         self.stop = threading.Event()
         """When it is set, what is being made is given up, and a KeyboardInterrupt says so."""
 
@@ -54,12 +58,20 @@ class Workshop:
     def take(self, name: str, settings: Settings, make: Callable[[], Any]) -> Any:
         """What `make` gives, in the types of JSON, or gave at an earlier call."""
         path = self.path(name, settings, ".json")
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))
-        self.check()
-        made = json.dumps(make())
-        replace_file(path, lambda temporary: Path(temporary).write_text(made, encoding="utf-8"))
-        return json.loads(made)
+        if not path.exists():
+            self.check()
+            begin = time.thread_time()
+            made = make()
+            text = json.dumps({"cpu_seconds": time.thread_time() - begin, "made": made})
+            replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+        piece = json.loads(path.read_text(encoding="utf-8"))
+        self.took(piece["cpu_seconds"])
+        return piece["made"]
+
+    def took(self, seconds: float) -> None:
+        """Add the CPU time of a piece, whenever that was made."""
+        with self._adding:
+            self.cpu_seconds += seconds
 
     def check(self) -> None:
         """Stop here if it is time to."""

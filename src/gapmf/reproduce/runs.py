@@ -142,6 +142,7 @@ def follow(
         shop.check()
     shop.tell(said, wanted, wanted)
     rows = np.array(read_rows(path)[:wanted])
+    shop.took(rows[-1, 0])
     K = protocol.n_components
     if milestones:
         W = {i: np.load(_milestone(path, i)) for i in milestones if i <= wanted}

@@ -93,11 +93,11 @@ def draw(outcome: Outcome) -> Any:
     axes[0, 1].set_ylabel("nats that it adds")
     price = outcome.findings["bic_price"]
     axes[0, 1].axhline(price, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-    axes[0, 1].annotate(
-        "BIC's price of a column", (scales.size - 0.55, price), (0, -4), ha="right", va="top",
-        textcoords="offset points", fontsize=9,
-    )  # fmt: skip
-    axes[0, 1].set_ylim(top=1.08 * max(price, curves["gain"].max()))
+    beside = axes[0, 1].get_yaxis_transform()
+    axes[0, 1].text(
+        0.98, price, "BIC's price", transform=beside, ha="right", va="bottom", fontsize=9
+    )
+    axes[0, 1].set_ylim(top=1.12 * max(price, curves["gain"].max()))
     return figure
 
 
