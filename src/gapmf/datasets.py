@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import http.client
 import os
 import shutil
 import urllib.request
@@ -86,7 +88,7 @@ def fetch_nips(folder: str | os.PathLike[str], *, url: str = NIPS_URL) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("vocab.nips.txt", "docword.nips.txt.gz"):
         if not (folder / name).exists():
-            replace_file(folder / name, lambda path, name=name: _fetch(f"{url}/{name}", path))
+            replace_file(folder / name, functools.partial(_fetch, f"{url}/{name}"))
     docword = folder / "docword.nips.txt.gz"
     shape = read(docword).counts.shape
     if shape != NIPS_SHAPE:
@@ -101,5 +103,8 @@ def _fetch(url: str, path: str) -> None:
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, open(path, "wb") as file:
             shutil.copyfileobj(answer, file)
-    except OSError as error:
+            promised = int(answer.headers.get("Content-Length", file.tell()))
+            if file.tell() != promised:
+                raise OSError(f"{file.tell()} of {promised} bytes came")
+    except (OSError, http.client.HTTPException) as error:
         raise OSError(f"{url} could not be fetched: {error}") from error

@@ -83,7 +83,7 @@ def _best_of_all(beyond: Array, means: Array) -> float:
     slopes = [_slope(x, beyond, means) for x in grid]
     candidates = [SMALLEST] if slopes[0] <= 0.0 else []
     for i in range(grid.size - 1):
-        if slopes[i] > 0.0 > slopes[i + 1]:
+        if slopes[i] > 0.0 >= slopes[i + 1]:
             top = brentq(_slope, grid[i], grid[i + 1], args=(beyond, means), xtol=TOLERANCE)
             candidates.append(float(np.exp(top)))
     if slopes[-1] >= 0.0:
@@ -104,7 +104,7 @@ def fit_alpha(sizes: NDArray[np.int64] | Array, alpha: Array, *, shared: bool) -
     shared : bool
         One α for all components.
     """
-    n = sizes.sum(axis=1)
+    n = np.maximum(sizes.sum(axis=1), 1e-300)
     # From the top down: a rare size must not drown in the rounding of the common ones.
     beyond = np.cumsum(sizes[:, :0:-1], axis=1)[:, ::-1] / n[:, None]
     means = beyond.sum(axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,30 @@ def check_folder(path: Path) -> None:
         raise InvalidInputError(f"{path} is a folder: name a file")
 
 
-def replace_file(path: Path, write: Any) -> None:
-    """Call `write` with a path beside it that becomes the file when all is there."""
+def replace_file(path: Path, write: Callable[[str], Any]) -> None:
+    """Call `write` with a path beside it that becomes the file when all is there.
+
+    A symbolic link stays one: what it names is replaced.
+    """
+    path = Path(os.path.realpath(path))
     handle, temporary = tempfile.mkstemp(
-        dir=path.absolute().parent, prefix=f".{path.name}.", suffix=path.suffix
+        dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
     )
     os.close(handle)
     try:
         write(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~_UMASK)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def same_file(a: Path, b: Path) -> bool:
+    """Whether both are there and one file."""
+    return a.exists() and b.exists() and a.samefile(b)
+
+
+# It can only be read by setting it, which is of the whole process: once, before there are threads.
+_UMASK = os.umask(0)
+os.umask(_UMASK)

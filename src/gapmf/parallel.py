@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numbers
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import joblib
@@ -53,7 +54,8 @@ def share_out(
 
     n_threads = max(1, min(check_n_jobs(n_jobs), len(tasks)))
     if n_threads == 1:
-        return [worker()]
+        with _ctrl_c_is_itself():
+            return [worker()]
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             futures = [pool.submit(worker) for _ in range(n_threads)]
@@ -63,6 +65,20 @@ def share_out(
             return [future.result() for future in futures]
         finally:
             waiting.clear()
+
+
+@contextmanager
+def _ctrl_c_is_itself() -> Iterator[None]:
+    """Raise KeyboardInterrupt where Numba, interrupted while it looks for a kernel, hides it."""
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__ or cause.__context__
+        raise
 
 
 def for_each(

@@ -221,6 +221,7 @@ def unpack_fitted(est: Est, tree: Tree) -> Est:
         fitted.certificate_ = Certificate(**tree["certificate_"])
     fitted.history_ = {name: _of_shape(tree["history_"][name], fitted.n_iter_) for name in HISTORY}
     fitted._seed = _of_kind(tree["seed"], int)
+    fitted._interrupted = False
     return est
 
 

@@ -7,6 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gapmf.errors import InvalidInputError, ReadError
+from gapmf.io import read
 from io_files import (
     MATRICES,
     check,
@@ -17,9 +20,6 @@ from io_files import (
     sample_names,
     triplets,
 )
-
-from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io import read
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,11 @@ def test_over_several_batches(tmp_path, monkeypatch):
         ("a,b\n1,2\n0,3\n", {}, [[1, 2], [0, 3]], ["a", "b"], None),
         ("id,b\nx,2\ny,3\n", {}, [[2], [3]], ["b"], ["x", "y"]),
         ("id,b\n1,2\ny,3\n", {}, [[2], [3]], ["b"], ["1", "y"]),
-        ("id,b\n1,2\n2,3\n", {}, [[1, 2], [2, 3]], ["id", "b"], None),
+        ("id,b\n1,2\n2,3\n", {}, [[2], [3]], ["b"], ["1", "2"]),
+        ("Doc ID,b\n1,2\n1,3\n", {}, [[1, 2], [1, 3]], ["Doc ID", "b"], None),
+        ("id,b\n1,2\n2,3\n", {"sample_names": False}, [[1, 2], [2, 3]], ["id", "b"], None),
+        ("acid,b\n1,2\n2,3\n", {}, [[1, 2], [2, 3]], ["acid", "b"], None),
+        ("a,b\nx,2\n7,3\n", {"sample_names": True}, [[2], [3]], ["b"], ["x", "7"]),
         ("id,b\n1,2\n2,3\n", {"sample_names": True}, [[2], [3]], ["b"], ["1", "2"]),
         (",b\n1,2\n2,3\n", {}, [[2], [3]], ["b"], ["1", "2"]),
         (",b\n1,2\n2,3\n", {"sample_names": False}, [[1, 2], [2, 3]], ["", "b"], None),
@@ -202,3 +206,10 @@ def test_options_that_contradict(tmp_path):
     for delimiter in ("", ",,", '"', "\n", 7):
         with pytest.raises(InvalidInputError, match="delimiter must be one character"):
             read(path, delimiter=delimiter)
+
+
+@pytest.mark.parametrize("cells", [["1", "3O"], ["3O", "1"], ["1", "2", "1_000"]])
+def test_one_bad_cell_does_not_make_names_of_counts(tmp_path, cells):
+    path = put(tmp_path / "a.csv", "ape,bee\n" + "".join(f"{cell},1\n" for cell in cells))
+    with pytest.raises(ReadError, match=r"line \d: column 1 \(.*ape.*\) has .*, and numbers else"):
+        read(path)

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
+
 from io_files import SMALL
 
 N_FILES = 150
@@ -82,7 +83,7 @@ def test_damaged_files(tmp_path, write):
     n_crashes = 0
     while paths:
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(here=str(Path(__file__).parent)), *paths],
+            [sys.executable, "-c", SCRIPT.format(here=str(Path(__file__).parents[1])), *paths],
             capture_output=True, text=True, check=False, timeout=100,
         )  # fmt: skip
         assert done.returncode <= 0, done.stderr

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from io_files import SMALL, check, dense, gives, mtx, npz, put, triplets, uci
 
 from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import Table, read, reading
 from gapmf.io.reading import FORMATS, find_format
+from io_files import SMALL, check, dense, gives, mtx, npz, put, triplets, uci
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,23 @@ from gapmf.io.reading import FORMATS, find_format
         ("a.pq", dense, "parquet"),
         ("a.parquet", dense, "parquet"),
         ("a.h5ad", dense, "h5ad"),
-        ("a.txt", dense, "text"),
-        ("a.txt.gz", dense, "text"),
+        ("a.txt", lambda X: "an ape, a bee\n\n1, 2 or 3\n", "text"),
+        ("a.txt.gz", lambda X: "an ape\na bee\n", "text"),
     ],
 )
 def test_the_format_by_the_name(tmp_path, name, content, kind):
     path = put(tmp_path / name, content(SMALL), packed=name.lower().endswith("gz"))
     assert find_format(str(path)) == kind
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_is_not_taken_for_documents(tmp_path, delimiter):
+    path = put(tmp_path / "a.txt", dense(SMALL).replace(",", delimiter))
+    kind = "tsv" if delimiter == "\t" else "csv"
+    with pytest.raises(ReadError, match=f"looks like a table.*say format='{kind}'"):
+        read(path)
+    assert read(path, format=kind, delimiter=delimiter).counts.shape == SMALL.shape
+    assert read(path, format="text").counts.shape[0] > SMALL.shape[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gapmf.cli.options import Data, Jobs, Json, Model, Output, Seed, Smoothing, reads
+
 app = typer.Typer(
     name="gapmf",
     help="Gamma-Poisson factorisation of count matrices, by its marginal likelihood.",
@@ -17,29 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-_DATA_HELP = (
-    "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
-    ".parquet, .h5ad, a .txt with one document a line, or a folder of them. Most may be gzipped."
-)
-_FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
-
-Data = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA_HELP)]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What `gapmf fit` wrote.")]
-Jobs = Annotated[int, typer.Option(help="Threads; all cores by default.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same bits.", min=0)]
-Vocab = Annotated[
-    Path | None, typer.Option(help="Names of the features, a line each; for text: what to count.")
-]
-Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}, whatever the file is called.")]
-Layer = Annotated[str | None, typer.Option(help="Of an .h5ad: where the raw counts are.")]
-Transpose = Annotated[bool, typer.Option("--transpose", help="The file is features × samples.")]
-Json = Annotated[bool, typer.Option("--json", help="As JSON, on standard output.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="A .csv, .tsv, .json or .parquet to write."),
-]
-
 
 # A wrong command or option. Typer brings its own click, so the class is found by descent.
 _WrongCall: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -56,7 +35,9 @@ def run() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("stopped", 130)
     except _WrongCall as error:
-        code = _complain(error.format_message(), error.exit_code)
+        code = error.exit_code  # without a message the help has been shown
+        if error.format_message():
+            code = _complain(error.format_message(), error.exit_code)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -68,13 +49,6 @@ def run() -> None:
 def _complain(message: str, code: int) -> int:
     typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
     return code
-
-
-def _reading(
-    vocab: Path | None, format_: str | None, layer: str | None, transpose: bool
-) -> dict[str, Any]:
-    """Options of `gapmf.read`; False is its default, whatever that is for the format."""
-    return {"vocab": vocab, "format": format_, "layer": layer, "transpose": transpose or None}
 
 
 def _version(asked: bool) -> None:
@@ -124,6 +98,7 @@ def paper(seed: Seed = 0) -> None:
 
 
 @app.command()
+@reads
 def fit(
     data: Data,
     components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)],
@@ -143,10 +118,6 @@ def fit(
     ] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
-    vocab: Vocab = None,
-    format: Format = None,  # noqa: A002
-    layer: Layer = None,
-    transpose: Transpose = False,
     stop_words: Annotated[
         str | None, typer.Option(help='Of text: "english" leaves out the most frequent.')
     ] = None,
@@ -163,6 +134,8 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")
     ] = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit a model to counts, write it to a file, and show its components.
 
@@ -184,22 +157,21 @@ def fit(
         "n_jobs": jobs,
         "verbose": int(not quiet),
     }
-    options = _reading(vocab, format, layer, transpose)
-    options |= {"stop_words": stop_words, "min_df": min_df}
+    options = {**reading, "stop_words": stop_words, "min_df": min_df}
     run(data, options, parameters, output, checkpoint, resume=resume, n_top=topics)
 
 
 @app.command()
+@reads
 def score(
     model: Model,
     data: Data,
     output: Output = None,
     jobs: Jobs = -1,
-    vocab: Vocab = None,
-    format: Format = None,  # noqa: A002
-    layer: Layer = None,
-    transpose: Transpose = False,
+    smoothing: Smoothing = None,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """The log-likelihood of data under a model, with its error; -o keeps that of each sample.
 
@@ -207,20 +179,20 @@ def score(
     """
     from gapmf.cli.asking import score as run
 
-    run(model, data, _reading(vocab, format, layer, transpose), output, jobs, json=json)
+    run(model, data, reading, output, jobs, smoothing, json=json)
 
 
 @app.command()
+@reads
 def transform(
     model: Model,
     data: Data,
     output: Output = None,
     jobs: Jobs = -1,
-    vocab: Vocab = None,
-    format: Format = None,  # noqa: A002
-    layer: Layer = None,
-    transpose: Transpose = False,
+    smoothing: Smoothing = None,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """The activations of samples, posterior means: a row each, as CSV on standard output.
 
@@ -228,7 +200,7 @@ def transform(
     """
     from gapmf.cli.asking import transform as run
 
-    run(model, data, _reading(vocab, format, layer, transpose), output, jobs, json=json)
+    run(model, data, reading, output, jobs, smoothing, json=json)
 
 
 @app.command()
@@ -260,6 +232,7 @@ def info(model: Model, json: Json = False) -> None:
 
 @app.command()
 def simulate(
+    context: typer.Context,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A .csv, .mtx, .npz or docword.NAME.txt[.gz].")
     ],
@@ -282,6 +255,11 @@ def simulate(
     """
     from gapmf.cli.simulate import run
 
+    of_random = ("features", "components", "alpha", "counts")
+    sources = {name: context.get_parameter_source(name) for name in of_random}
+    given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+    if model is not None and given:
+        raise typer.BadParameter(f"--{given[0]} is for a random model: --model has its own")
     run(output, model, (samples, features, components), alpha, counts, seed, truth)
 
 
@@ -306,7 +284,7 @@ def reproduce(
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(help="At most so many of the protocol; a later call goes on.", min=1),
+        typer.Option(help="Of fig1 to fig4: at most so many; a later call goes on.", min=1),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,

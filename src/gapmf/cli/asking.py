@@ -10,15 +10,24 @@ import typer
 
 from gapmf.cli.data import name_samples, read_for, warnings_said
 from gapmf.cli.tables import check_output, print_json, write_table
+from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.files import same_file
 from gapmf.io import Table
 
 
 def score(
-    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
+    model: Path,
+    data: Path,
+    options: dict[str, Any],
+    output: Path | None,
+    jobs: int,
+    smoothing: float | None,
+    *,
+    json: bool,
 ) -> None:
     """The likelihood of data."""
-    est, table = _model_and_data(model, data, options, output, jobs)
+    est, table = _model_and_data(model, data, options, output, jobs, smoothing)
     with warnings_said():
         found = est.log_likelihood(table.counts)
     n_tokens = int(table.counts.sum())
@@ -48,10 +57,20 @@ def score(
 
 
 def _model_and_data(
-    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int
+    model: Path,
+    data: Path,
+    options: dict[str, Any],
+    output: Path | None,
+    jobs: int,
+    smoothing: float | None,
 ) -> tuple[GammaPoissonMF, Table]:
     check_output(output)
+    for name, path in (("data", data), ("model", model)):
+        if output is not None and same_file(output, path):
+            raise InvalidInputError(f"{output} is the {name}: name another file for the output")
     est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
+    if smoothing is not None:
+        est.set_params(smoothing=smoothing)
     return est, read_for(est, data, options)
 
 
@@ -64,7 +83,7 @@ def _said(summary: dict[str, Any]) -> str:
     if summary["impossible"]:
         lines.append(
             f"{summary['impossible']:,} samples are impossible: they have features that the "
-            "model has never seen; fit with --smoothing 0.05"
+            "model has never seen; ask with --smoothing 0.05"
         )
     if summary["unreliable"]:
         lines.append(f"{summary['unreliable']:,} samples have an error bar not to be trusted")
@@ -72,10 +91,17 @@ def _said(summary: dict[str, Any]) -> str:
 
 
 def transform(
-    model: Path, data: Path, options: dict[str, Any], output: Path | None, jobs: int, *, json: bool
+    model: Path,
+    data: Path,
+    options: dict[str, Any],
+    output: Path | None,
+    jobs: int,
+    smoothing: float | None,
+    *,
+    json: bool,
 ) -> None:
     """The activations of samples."""
-    est, table = _model_and_data(model, data, options, output, jobs)
+    est, table = _model_and_data(model, data, options, output, jobs, smoothing)
     with warnings_said():
         H = est.transform(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}

@@ -23,14 +23,15 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def warnings_said() -> Iterator[None]:
-    """Warnings become lines on standard error, each once."""
+def warnings_said(*, quiet: bool = False) -> Iterator[None]:
+    """Warnings become lines on standard error, each once, unless only errors are wanted."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield
     for message in dict.fromkeys(str(warning.message) for warning in seen):
-        say(f"note: {message}")
+        if not quiet:
+            say(f"note: {message}")
 
 
 def read_for(est: GammaPoissonMF, path: Path, options: dict[str, Any]) -> Table:
@@ -54,6 +55,7 @@ def align(counts: sp.csr_array, names: Any, wanted: Any) -> sp.csr_array:
     """The columns of the names that are wanted; what is not is left out, and said."""
     if len(names) == len(wanted) and (names == wanted).all():
         return counts
+    names, wanted = ([name.strip() for name in listed] for listed in (names, wanted))
     place = {name: f for f, name in enumerate(wanted)}
     for which, listed in (("data", names), ("model", wanted)):
         if len(set(listed)) < len(listed):

@@ -36,12 +36,12 @@ def run(
     _check_output(output, data)
     quiet = not parameters["verbose"]
     start = time.perf_counter()
-    with warnings_said():
+    with warnings_said(quiet=quiet):
         table = read(data, **options)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
     if not quiet:
         _say_what_was_read(data, table, time.perf_counter() - start)
-    with warnings_said():
+    with warnings_said(quiet=quiet):
         if resume and checkpoint is not None and checkpoint.exists():
             changes = {name: parameters[name] for name in ("n_jobs", "verbose")}
             est = GammaPoissonMF.resume(checkpoint, table.counts, **changes)

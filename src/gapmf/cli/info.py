@@ -53,8 +53,11 @@ def _of_model(est: Any) -> dict[str, Any]:
 
 def _of_checkpoint(content: dict[str, Any]) -> dict[str, Any]:
     state = content["state"]
-    history = state.get("history") if isinstance(state, dict) else None
-    done = len(history["seconds"]) if isinstance(history, dict) else 0
+    done = 0
+    if isinstance(state, dict):
+        of_fit = state.get("fitted", {}).get("history_") if content["finished"] else None
+        history = of_fit or state.get("history")
+        done = len(history["seconds"]) if isinstance(history, dict) else 0
     given = {k: _short(v) for k, v in content["parameters"].items() if v is not None}
     return {
         "kind": "checkpoint",

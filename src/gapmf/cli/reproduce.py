@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from gapmf.cli.data import say
 from gapmf.errors import InvalidInputError
 from gapmf.parallel import check_n_jobs
 from gapmf.reproduce import FIGURES, Order, Workshop, reproduce
+from gapmf.reproduce.nips import find_nips
 
 
 def run(figure: str, folder: Path, order: Order, jobs: int, *, quick: bool) -> None:
@@ -24,9 +26,11 @@ def run(figure: str, folder: Path, order: Order, jobs: int, *, quick: bool) -> N
             f"there is no figure {figure!r}: choose from {', '.join(FIGURES)}, all"
         )
     names = list(FIGURES) if figure == "all" else [figure]
+    if any(FIGURES[name].needs_nips for name in names):
+        find_nips(order.data)  # rather than after hours of other figures
     with _bar() as bar:
         shop = Workshop(folder / "pieces", check_n_jobs(jobs), _Teller(bar))
-        with _stopping(shop, folder):
+        with shop.alone(), _stopping(shop, folder):
             for name in names:
                 reproduce(name, folder, order, quick=quick, shop=shop, say=say)
 
@@ -38,11 +42,13 @@ class _Teller:
         self._bar = bar
         self._tasks: dict[str, TaskID] = {}
         self._done: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        if name not in self._tasks:
-            self._tasks[name] = self._bar.add_task(name, total=total)
-        done = self._done[name] = max(done, self._done.get(name, 0))  # threads overtake each other
+        with self._lock:
+            if name not in self._tasks:
+                self._tasks[name] = self._bar.add_task(name, total=total)
+            done = self._done[name] = max(done, self._done.get(name, 0))  # threads overtake others
         self._bar.update(self._tasks[name], completed=done, visible=done < total)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,16 @@ def run(
         source, names = est.model_, getattr(est, "feature_names_in_", None)
     if truth is not None:
         check_folder(truth)
+        if os.path.realpath(truth) == os.path.realpath(output):
+            raise InvalidInputError(f"{truth} is the output: name another file for the truth")
         if truth.suffix != ".npz":
             raise InvalidInputError(f"{truth}: the truth must end in .npz")
     X = source.sample(n_samples, random_state=rng)
     replace_file(output, lambda temporary: write(sp.csr_array(X), names, temporary))
+    if names is not None and _DOCWORD.fullmatch(output.name):
+        vocab = output.with_name("vocab" + output.name.removeprefix("docword").removesuffix(".gz"))
+        text = "".join(f"{name}\n" for name in names)
+        replace_file(vocab, lambda path: Path(path).write_text(text, encoding="utf-8"))
     if truth is not None:
         arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
         replace_file(truth, lambda temporary: np.savez(temporary, **arrays))

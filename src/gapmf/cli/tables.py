@@ -23,10 +23,10 @@ def check_output(path: Path | None) -> None:
     """Refuse a file that cannot be written, before the work is done."""
     if path is None:
         return
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: the output must end in {', '.join(SUFFIXES)}")
     check_folder(path)
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         _parquet_writer()
 
 
@@ -35,14 +35,14 @@ def write_table(columns: Columns, path: Path | None, *, as_json: bool = False) -
     if path is None:
         text = _json_rows(columns) if as_json else _delimited(columns, ",")
         sys.stdout.write(text)
-    elif path.suffix == ".parquet":
+    elif path.suffix.lower() == ".parquet":
         write = _parquet_writer()
         replace_file(path, lambda temporary: write(columns, temporary))
     else:
         text = (
             _json_rows(columns)
-            if path.suffix == ".json"
-            else _delimited(columns, "\t" if path.suffix == ".tsv" else ",")
+            if path.suffix.lower() == ".json"
+            else _delimited(columns, "\t" if path.suffix.lower() == ".tsv" else ",")
         )
         replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
 

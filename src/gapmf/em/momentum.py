@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.kernels.momentum import LARGEST_PUSH, roll_rows
 from gapmf.model import GaP
 
@@ -56,6 +57,8 @@ class Momentum:
         factors, alpha_factors = self._factors
         kept = 1.0 - self.friction
         alpha = em.alpha * np.clip(alpha_factors**kept, 1.0 / LARGEST_PUSH, LARGEST_PUSH)
+        # Not beyond where α is learned; what is given may be there already.
+        alpha = np.clip(alpha, np.minimum(SMALLEST, em.alpha), np.maximum(LARGEST, em.alpha))
         roll_rows(means, _means(before), factors, kept, self.floor, self._mean_counts)
         self._factors = factors, alpha / before.alpha
         return GaP(means * (em.beta / alpha), alpha, em.beta)

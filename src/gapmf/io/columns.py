@@ -10,6 +10,17 @@ SAMPLE_NAMES = ("sample", "doc", "document", "cell", "barcode", "user", "obs", "
 FEATURE_NAMES = ("feature", "word", "term", "token", "gene", "item", "var", "column", "col")
 COUNT_NAMES = ("count", "counts", "value", "n", "freq", "frequency")
 
+_IDS = re.compile(r"(sample|(doc|document|cell|user|obs|row)?[ _.-]?(id|ids|index|idx)|barcodes?)")
+
+
+def says_ids(title: str) -> bool:
+    """Whether a first column of this name has names of samples, even if they are numbers.
+
+    >>> [says_ids(title) for title in ("id", "Doc ID", "sample", "cell_index", "cell", "acid")]
+    [True, True, True, True, False, False]
+    """
+    return _IDS.fullmatch(title.strip().lower()) is not None
+
 
 def find_triplets(names: Sequence[str]) -> tuple[int, int, int] | None:
     """Which columns have the samples, the features and the counts, if these names are of three.

@@ -32,8 +32,8 @@ def read_delimited(
     r"""Read a table of text: dense, a sample a row, or triplets, an entry a row.
 
     Dense: the first row has the names of the features. The first column has the names of the
-    samples if the first row has nothing above it, or no cell for it (as R writes), or if not all
-    that is in it are numbers.
+    samples if the first row has nothing above it, or no cell for it (as R writes), if nothing
+    that is in it is a number, or if they are all different and called ``id``, ``doc_id``, ….
 
     Triplets: three columns, in any order, whose names are ``sample``, ``feature`` and ``count``,
     or others that `gapmf.io.columns` lists (``doc``, ``word``, ``n``, …). Samples and features are

@@ -7,6 +7,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from gapmf.errors import InvalidInputError, ReadError
+from gapmf.io.columns import says_ids
 from gapmf.io.parsing import CountReader, NotACountError, fault, looks_like_number
 from gapmf.io.source import Source
 from gapmf.io.table import Entries, Table, as_names
@@ -68,6 +69,8 @@ class Grid:
         self._entries, self._reader = Entries(), CountReader()
         self._leading: list[str] = []  # the first column, unless it has counts for certain
         self._lines: list[int] = []  # of the rows, as long as it may have counts
+        self._first_text: Row | None = None  # that told that it has names
+        self._some_numbers = False
         self._batch: list[list[int]] = []
 
     def add(self, line: int, cells: list[str]) -> None:
@@ -76,10 +79,8 @@ class Grid:
             self.source.fail(
                 line, f"expected {self.head.width} cells, as in the rows above, not {len(cells)}"
             )
-        if self.named is None and not looks_like_number(cells[0]):
-            self.named = True
-        if self.named is None:
-            self._lines.append(line)
+        if self.head.named is None:
+            self._look_at_first(line, cells)
         if self.named is not False:
             self._leading.append(cells[0])
             cells = cells[1:]
@@ -91,9 +92,34 @@ class Grid:
         if len(self._batch) * self.head.width >= _BATCH_CELLS:
             self._flush()
 
+    def _look_at_first(self, line: int, cells: list[str]) -> None:
+        """See whether the first column has names: it has if something in it is no number."""
+        if looks_like_number(cells[0]):
+            self._some_numbers = True
+        elif self.named is None:
+            self.named, self._first_text = True, (line, cells)
+        if self.named is None:
+            self._lines.append(line)
+
+    def _settle_first(self) -> None:
+        """Refuse a first column that may be either; numbers in it are ids if its title says so."""
+        titles = self.head.titles
+        ids = titles is not None and (not titles[0].strip() or says_ids(titles[0]))
+        if self._first_text is not None and self._some_numbers and titles is not None and not ids:
+            line, cells = self._first_text
+            self.source.fail(
+                line,
+                f"column 1 ({shorten(titles[0])}) has {shorten(cells[0])}, and numbers elsewhere: "
+                "mend the cell if these are counts, or say sample_names=True if they are names",
+            )
+        if self.named is None and ids and len(set(self._leading)) == len(self._leading) > 1:
+            self.named = True
+
     def table(self, transpose: bool) -> Table:
         """The table of all rows so far."""
         self._flush()
+        if self.head.named is None:
+            self._settle_first()
         if not self.named and self._leading:  # all of them are numbers
             self._add_leading()
         titles = self.head.titles

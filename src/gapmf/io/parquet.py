@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io.columns import find_triplets
+from gapmf.io.columns import find_triplets, says_ids
 from gapmf.io.frames import NUMBER, TEXT, Frame, open_frame
 from gapmf.io.parsing import LARGEST_SIDE, first_bad
 from gapmf.io.source import check_expansion, check_regular
@@ -76,6 +76,8 @@ def _read_triplets(path: str, frame: Frame, order: tuple[int, int, int]) -> Tabl
 
 def _read_dense(path: str, frame: Frame, size: int, transpose: bool) -> Table:
     texts = [name for name in frame.names if frame.kind(name) == TEXT or name == _PANDAS_INDEX]
+    if not texts and _has_ids(frame):
+        texts = frame.names[:1]
     if len(texts) > 1:
         listed = ", ".join(map(repr, texts))
         raise ReadError(
@@ -103,6 +105,15 @@ def _read_dense(path: str, frame: Frame, size: int, transpose: bool) -> Table:
         return Table(entries.to_counts(path, shape), titles, samples)
     entries.transpose()
     return Table(entries.to_counts(path, shape[::-1]), samples, titles)
+
+
+def _has_ids(frame: Frame) -> bool:
+    """Whether the first column is called as ids are, and has no number twice."""
+    name = frame.names[0]
+    if not says_ids(name) or frame.kind(name) != NUMBER or frame.n_rows < 2:
+        return False
+    values = frame.array(frame.load([name]), name)
+    return bool(np.unique(values).size == frame.n_rows)
 
 
 def _check_column(path: str, frame: Frame, loaded: Any, name: str, n_found: int) -> None:

@@ -14,7 +14,7 @@ from gapmf.io.market import matrices_in, read_market
 from gapmf.io.npz import read_npz
 from gapmf.io.parquet import read_parquet
 from gapmf.io.table import Table
-from gapmf.io.text import documents_in, read_text
+from gapmf.io.text import documents_in, read_text, refuse_tables
 from gapmf.io.uci import looks_like_uci, read_uci
 from gapmf.validation import check_option
 
@@ -123,7 +123,8 @@ def read(
         Whether the first row has names; it must be said if these are numbers.
     sample_names : bool, optional
         Whether the first column has the names of the samples. By default it has if it is itself
-        without a name, or has entries that are not numbers.
+        without a name, has no numbers, or is called id, doc_id, index and the like and has no
+        number twice. With numbers and other texts in it this must be said.
     delimiter : str, optional
         What stands between cells: a comma in .csv, a tab in .tsv.
     encoding : str, optional
@@ -190,8 +191,10 @@ def find_format(path: str) -> str:
         )
     name = os.path.basename(path).lower().removesuffix(".gz")
     if name.endswith(".txt"):
-        is_uci = _DOCWORD.fullmatch(name) is not None or looks_like_uci(path)
-        return "uci" if is_uci else "text"
+        if _DOCWORD.fullmatch(name) is not None or looks_like_uci(path):
+            return "uci"
+        refuse_tables(path)
+        return "text"
     for kind, format_ in FORMATS.items():
         if name.endswith(format_.suffixes):
             return kind

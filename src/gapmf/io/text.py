@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gapmf.errors import InvalidInputError, ReadError
+from gapmf.io.parsing import looks_like_number
 from gapmf.io.source import BLOCK, Source, check_encoding
 from gapmf.io.table import Table, as_names
 from gapmf.validation import shorten
@@ -65,6 +66,22 @@ def read_text(
         documents = _documents(path, coding)
     counts, features = _count_words(path, documents, vocabulary, words)
     return Table(counts, as_names(features), samples)
+
+
+def refuse_tables(path: str) -> None:
+    """Refuse a .txt whose lines are rows of numbers: it was not meant as documents."""
+    with Source(path) as source:
+        lines = [line.decode("latin-1") for _, line in islice(source.lines(), 20)]
+    rows = [line for line in lines if line.strip()]
+    for delimiter, kind in (("\t", "tsv"), (",", "csv"), (";", "csv")):
+        cells = [row.split(delimiter)[1:] for row in rows[1:]]
+        found = [looks_like_number(cell) for row in cells for cell in row]
+        even = len(rows) > 2 and len({len(row) for row in cells}) == 1
+        if even and len(found) > 1 and sum(found) >= 0.9 * len(found):
+            raise ReadError(
+                f"{path} looks like a table, with {delimiter!r} between its cells: say "
+                f"format={kind!r}, or format='text' if its lines are documents"
+            )
 
 
 def documents_in(folder: str) -> list[str]:

@@ -35,6 +35,8 @@ class Experiment:
         From a configuration, an order and a workshop to the numbers.
     draw : callable
         From the numbers to a figure.
+    needs_nips : bool
+        Whether `Order.data` must have the NIPS counts.
     """
 
     title: str
@@ -42,3 +44,4 @@ class Experiment:
     quick: Any
     run: Callable[[Any, Order, Workshop], Outcome]
     draw: Callable[[Outcome], Any]
+    needs_nips: bool = False

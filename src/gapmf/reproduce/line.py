@@ -40,10 +40,12 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     """The last iterates of the three algorithms, and the cost around them."""
     X = GaP([config.truth]).sample(config.n_samples, random_state=order.seed)
     protocol = Protocol(2, config.n_iter, config.n_draws, config.n_burn_in, order.seed)
-    tasks = [partial(follow, X, a, protocol, shop, "fig1") for a in ALGORITHMS]
+    tasks = [partial(follow, X, a, protocol, shop, "fig1", until=order.until) for a in ALGORITHMS]
     traces = dict(zip(ALGORITHMS, shop.side_by_side(tasks), strict=True))
     best = GammaPoissonMF(2, algorithm="exact", random_state=order.seed).fit(X)
-    last = range(config.n_iter - config.n_last + 1, config.n_iter + 1)
+    shop.check()  # a fit that was stopped returns what it has
+    n_run = len(traces["mcem-c"])
+    last = range(max(n_run - config.n_last, 0) + 1, n_run + 1)
     W = {a: np.array([traces[a].W[i][0] for i in last]) for a in ALGORITHMS}
     mean = float(X.mean())
     settings = {"seed": order.seed, **asdict(config)}
@@ -58,7 +60,8 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
             a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
         },
     }
-    names = np.repeat(ALGORITHMS, config.n_last)
+    settings["iterations_run"] = n_run
+    names = np.repeat(ALGORITHMS, len(last))
     every = np.concatenate([W[a] for a in ALGORITHMS])
     curves = {
         "algorithm": names,
@@ -108,7 +111,7 @@ def draw(outcome: Outcome) -> Any:
     for ax, close in zip(axes[0], (False, True), strict=True):
         lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
         if not close:
-            ax.clabel(lines, fmt=lambda x: f"{x:g}", fontsize=7)
+            ax.clabel(lines, LEVELS[2:], fmt=lambda x: f"{x:g}", fontsize=7)
         ax.plot([0.0, mean], [mean, 0.0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
         for name in ("mcem-h", "mcem-ch", "mcem-c"):
             mine = curves["algorithm"] == name
@@ -128,7 +131,7 @@ def draw(outcome: Outcome) -> Any:
     axes[0, 0].set_xlim(0.0, 1.3 * mean)
     axes[0, 0].set_ylim(0.0, 1.3 * mean)
     axes[0, 0].set_title("$C_{ML}$ in nats above its minimum (★)")
-    n_last = outcome.settings["n_last"]
+    n_last = curves["w1"].size // len(ALGORITHMS)
     axes[0, 1].set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
     axes[0, 1].legend(loc="upper right")
     return figure

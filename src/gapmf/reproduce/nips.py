@@ -51,8 +51,8 @@ class Config:
     """Iterations whose likelihood is looked at."""
 
 
-def load(folder: Path | None, part: Part) -> sp.csr_array:
-    """The counts, documents × words, or a part of them."""
+def find_nips(folder: Path | None) -> Path:
+    """The file of the counts."""
     if folder is None:
         raise InvalidInputError(
             "this figure needs the NIPS counts: --data DIR, with docword.nips.txt.gz and "
@@ -65,7 +65,12 @@ def load(folder: Path | None, part: Part) -> sp.csr_array:
             f"{folder} has neither {names[0]} nor {names[1]}: "
             f"gapmf.datasets.fetch_nips({str(folder)!r}) gets them"
         )
-    counts = read(found[0]).counts[:: part.every]
+    return found[0]
+
+
+def load(folder: Path | None, part: Part) -> sp.csr_array:
+    """The counts, documents × words, or a part of them."""
+    counts = read(find_nips(folder)).counts[:: part.every]
     if part.n_words is not None:
         totals = np.asarray(counts.sum(axis=0)).ravel()
         counts = counts[:, np.sort(np.argsort(-totals, kind="stable")[: part.n_words])]
@@ -129,7 +134,8 @@ def _likelihoods(
 def _findings(trace: Trace, values: dict[int, tuple[float, float]]) -> dict[str, Any]:
     """How far the norms still moved in the last tenth, and what the likelihood came to."""
     tenth = max(len(trace) // 10, 1)
-    last, before = trace.norms[-tenth:].mean(axis=0), trace.norms[-2 * tenth : -tenth].mean(axis=0)
+    last = trace.norms[-tenth:].mean(axis=0)
+    before = trace.norms[-2 * tenth : len(trace) - tenth].mean(axis=0) if len(trace) > 1 else last
     return {
         "cpu_seconds": trace.cpu_seconds[-1],
         "norms_at_the_end": np.sort(trace.norms[-1])[::-1],
@@ -176,4 +182,5 @@ FIG4 = Experiment(
     Config(QUICK, n_iter=25, n_draws=15, n_burn_in=10, milestones=(1, 5, 25)),
     run,
     draw,
+    needs_nips=True,
 )

@@ -48,7 +48,8 @@ def write_outcome(
         "versions": versions(),
         "made": time.strftime("%Y-%m-%d", time.gmtime()),
     }
-    _write_text(folder / f"{name}.json", json.dumps(head, indent=1, default=_plain) + "\n")
+    text = json.dumps(head, indent=1, default=_plain, allow_nan=False)
+    _write_text(folder / f"{name}.json", text + "\n")
     for suffix in (".png", ".svg"):
         replace_file(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
 

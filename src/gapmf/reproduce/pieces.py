@@ -10,13 +10,20 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gapmf.errors import InvalidInputError
 from gapmf.files import replace_file
 from gapmf.parallel import for_each
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows has other locks)
+    fcntl = None  # type: ignore[assignment]
 
 Settings = dict[str, Any]
 Made = TypeVar("Made")
@@ -48,6 +55,21 @@ class Workshop:
         self.stop = threading.Event()
         """When it is set, what is being made is given up, and a KeyboardInterrupt says so."""
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the folder to oneself: two calls would write the same pieces."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w", encoding="utf-8") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise InvalidInputError(
+                        f"another call is working in {self._folder}: wait for it, or name "
+                        "another folder for the figures"
+                    ) from None
+            yield
+
     def path(self, name: str, settings: Settings, suffix: str) -> Path:
         """The file of a piece."""
         said = json.dumps([version("gapmf"), settings], sort_keys=True)
@@ -62,6 +84,7 @@ class Workshop:
             self.check()
             begin = time.thread_time()
             made = make()
+            self.check()  # a fit that was stopped returns what it has: no piece
             text = json.dumps({"cpu_seconds": time.thread_time() - begin, "made": made})
             replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
         piece = json.loads(path.read_text(encoding="utf-8"))

@@ -193,4 +193,5 @@ RACE = Experiment(
     Config(QUICK, max_iter=120, max_sweeps=1500, growth=6.0),
     run,
     draw,
+    needs_nips=True,
 )

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+import gapmf.storage as storage
 from gapmf.em.record import Iteration
 from gapmf.estimator import GammaPoissonMF
 from gapmf.files import replace_file
@@ -84,12 +85,12 @@ class _Recorder:
         self._begin = time.thread_time()
 
     def _open(self, n_before: int) -> None:
+        """Keep so many rows, whatever happens meanwhile, and write behind them."""
         kept = read_rows(self._path)[:n_before]
-        if len(kept) < n_before:
-            raise RuntimeError(f"{self._path} lacks iterations: remove it to begin anew")
-        self._used = kept[-1][0] if n_before else 0.0
-        self._file = self._path.open("w", encoding="utf-8")
-        self._file.writelines(",".join(repr(x) for x in row) + "\n" for row in kept)
+        text = "".join(",".join(repr(x) for x in row) + "\n" for row in kept)
+        replace_file(self._path, lambda path: Path(path).write_text(text, encoding="utf-8"))
+        self._used = kept[-1][0] if kept else 0.0
+        self._file = self._path.open("a", encoding="utf-8")
 
     def close(self) -> None:
         if self._file is not None:
@@ -151,8 +152,16 @@ def follow(
     return Trace(rows[:, 0], rows[:, 1 : 1 + K], W)
 
 
+def _iterations_in(checkpoint: Path) -> int:
+    """How many iterations a checkpoint goes on from."""
+    state = storage.read(checkpoint, "checkpoint")["state"]
+    return len(state["history"]["seconds"]) if isinstance(state, dict) else 0
+
+
 def _run(X: Any, algorithm: str, protocol: Protocol, path: Path, recorder: _Recorder) -> None:
     checkpoint = path.with_suffix(".checkpoint")
+    if checkpoint.exists() and len(read_rows(path)) < _iterations_in(checkpoint):
+        checkpoint.unlink()  # its rows are lost: begin anew
     try:
         if checkpoint.exists():
             GammaPoissonMF.resume(checkpoint, X, callbacks=[recorder])

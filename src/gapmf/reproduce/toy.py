@@ -54,8 +54,9 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     name = f"scale{config.scale:g}"
     tasks = [partial(follow, X, a, protocol, shop, name, until=order.until) for a in ALGORITHMS]
     traces = dict(zip(ALGORITHMS, shop.side_by_side(tasks), strict=True))
+    n_run = len(traces["mcem-c"])
     settings = {"seed": order.seed, **asdict(config)}
-    looked_at = some_iterations(len(traces["mcem-c"]), config.n_looks)
+    looked_at = some_iterations(n_run, config.n_looks)
 
     def look(algorithm: str) -> list[float]:
         return _costs(X, traces[algorithm], looked_at, shop, f"{name} cost of {algorithm}")
@@ -71,6 +72,7 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
         "norms_of_smallest_cost": best["norms"],
         "cost_of_the_truth": best["cost_of_the_truth"],
     } | {a: _findings(traces[a], looked_at, costs[a], best["cost"]) for a in ALGORITHMS}
+    settings["iterations_run"] = n_run
     return Outcome(settings, _curves(traces, looked_at, costs), findings)
 
 
