@@ -1,4 +1,4 @@
-"""α learned with exact moments: EM-C with the law of L, and the joint maximum over W and α."""
+"""α learned with exact moments: the slope by α, EM-C with the law of L, and the joint maximum."""
 
 from __future__ import annotations
 
@@ -6,50 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from learned_problems import MODES, STEPS, level, load, possible, random_model
 from scipy.special import psi
-from sklearn.exceptions import ConvergenceWarning
 
 import naive
-from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
-from gapmf.counts import check_counts
+from gapmf import GaP
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.dispersion import LARGEST, SMALLEST
 from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import Fit, fit_em
-from gapmf.em.expectation import ExactExpectation
-from gapmf.em.learned import em_c_alpha_step, lower_bound_step, with_alpha
-from gapmf.em.maximum import _to_the_bound, fit_maximum
+from gapmf.em.exact_moments import fit_em
+from gapmf.em.learned import em_c_alpha_step, with_alpha
+from gapmf.em.maximum import fit_maximum
 from gapmf.em.moves import _levelled, improve
 from gapmf.em.record import History
 from gapmf.em.sizes import expected_sizes
-from gapmf.em.start import perturbed_mean_start, random_start
-from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.em.start import perturbed_mean_start
 from gapmf.likelihood.rule import simplex_logs, simplex_rule
 from gapmf.likelihood.sizes import law_of_sizes
 from strategies import problems
-
-MODES = ("component", "shared")
-STEPS = {"law of L": em_c_alpha_step, "lower bound": lower_bound_step}
-
-
-def _load(X, mode="component"):
-    return ExactExpectation(check_counts(X), learn_alpha=mode)
-
-
-def _possible(model, X):
-    return not (X[:, model.W.sum(axis=1) == 0] > 0).any()
-
-
-def _level(model, mode):
-    return (
-        with_alpha(model, np.full_like(model.alpha, model.alpha[0])) if mode == "shared" else model
-    )
-
-
-def _random_model(X, K, seed, alpha=1.0):
-    alpha, rng = np.full(K, alpha), np.random.default_rng(seed)
-    return GaP(random_start(X.mean(axis=0), alpha, np.ones(K), rng), alpha)
-
 
 # The rule and the slope
 
@@ -74,21 +48,21 @@ def test_logarithms_times_monomials(shapes, n):
 @settings(max_examples=40)
 def test_rising_is_that_of_the_law_of_sizes(problem):
     model, X = problem
-    assume(_possible(model, X))
+    assume(possible(model, X))
     expected = np.zeros(model.n_components)
     for x in X:
         L, q = law_of_sizes(x, model)
         expected += q @ (psi(model.alpha + L) - psi(model.alpha))
-    np.testing.assert_allclose(_load(X)(model).rising, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(load(X)(model).rising, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(("scale", "alpha"), [(10.0, 0.05), (10.0, 3.0), (100.0, 0.6)])
 def test_slope_at_hundreds_of_counts(scale, alpha):
     X, _ = paper_synthetic(scale, 4, random_state=1)
-    model = _random_model(X, 3, 0, alpha)
+    model = random_model(X, 3, 0, alpha)
     laws = [law_of_sizes(x, model) for x in X]
     expected = sum(q @ (psi(model.alpha + L) - psi(model.alpha)) for L, q in laws)
-    np.testing.assert_allclose(_load(X)(model).rising, expected, rtol=1e-8)
+    np.testing.assert_allclose(load(X)(model).rising, expected, rtol=1e-8)
 
 
 def test_slope_against_40_digits():
@@ -96,7 +70,7 @@ def test_slope_against_40_digits():
     X = np.array([[3, 0, 2], [0, 0, 0], [1, 4, 0], [0, 0, 5]])
     W = np.array([[2.0, 0.3], [1.5, 0.0], [0.1, 0.7]])
     model = GaP(W, [0.08, 2.3], [1.0, 0.4])
-    slope = _load(X)(model).slope_by_log_alpha(model)
+    slope = load(X)(model).slope_by_log_alpha(model)
     h = 1e-5
     for k in range(2):
         values = []
@@ -118,9 +92,9 @@ def test_slope_against_40_digits():
 @settings(max_examples=15)
 def test_a_step_is_the_literal_one(problem, mode):
     model, X = problem
-    assume(_possible(model, X) and X.sum() > 0)
-    model = _level(model, mode)
-    expect = _load(X, mode)
+    assume(possible(model, X) and X.sum() > 0)
+    model = level(model, mode)
+    expect = load(X, mode)
     new = em_c_alpha_step(expect)(model, expect(model))
     args = X.T, model.W, model.alpha, model.beta
     W, alpha = naive.em_step_with_alpha(*args, shared=mode == "shared")
@@ -134,14 +108,14 @@ def test_a_step_is_the_literal_one(problem, mode):
 @settings(max_examples=30)
 def test_expected_sizes_are_the_laws_added_up(problem):
     model, X = problem
-    assume(_possible(model, X))
+    assume(possible(model, X))
     X = np.concatenate([X, X[:1]])  # equal samples are computed once
     expected = np.zeros((model.n_components, X.sum(axis=1).max() + 1))
     for x in X:
         L, q = law_of_sizes(x, model)
         for k in range(model.n_components):
             np.add.at(expected[k], L[:, k], q)
-    sizes = expected_sizes(_load(X), model)
+    sizes = expected_sizes(load(X), model)
     np.testing.assert_allclose(sizes, expected, rtol=1e-10, atol=1e-13)
 
 
@@ -153,8 +127,8 @@ def test_expected_sizes_are_the_laws_added_up(problem):
 @settings(max_examples=60)
 def test_em_never_loses(problem, mode, kind):
     model, X = problem
-    assume(_possible(model, X) and X.sum() > 0)
-    model, expect = _level(model, mode), _load(X, mode)
+    assume(possible(model, X) and X.sum() > 0)
+    model, expect = level(model, mode), load(X, mode)
     step, at = STEPS[kind](expect), expect(model)
     for _ in range(6):
         model = step(model, at)
@@ -167,7 +141,7 @@ def test_em_never_loses(problem, mode, kind):
 def test_one_component_needs_no_polynomial():
     """L = |v|: EM-C is exact after one iteration, at any count."""
     X = GaP([[3e4], [1e4]], 0.4).sample(40, random_state=0)
-    expect = _load(X)
+    expect = load(X)
     model = em_c_alpha_step(expect)(GaP([[1.0], [1.0]]), expect(GaP([[1.0], [1.0]])))
     assert abs(expect(model).slope_by_log_alpha(model)[0]) < 1e-6
     assert 0.2 < model.alpha[0] < 0.8
@@ -179,7 +153,7 @@ def test_one_component_needs_no_polynomial():
 @pytest.mark.parametrize("mode", MODES)
 def test_both_algorithms_end_at_the_same_top(mode):
     X, _ = paper_synthetic(2.0, 40, random_state=5)
-    start, expect = _random_model(X, 2, 0), _load(X, mode)
+    start, expect = random_model(X, 2, 0), load(X, mode)
     history = History()
     em = fit_em(expect, start, em_c_alpha_step(expect), max_iter=400, tol=0.0, history=history)
     top = fit_maximum(expect, em.model, max_iter=300, history=History(), warm_up=0)
@@ -203,7 +177,7 @@ def test_both_algorithms_end_at_the_same_top(mode):
 def test_levelling_leaves_a_column_that_explains_a_few_samples():
     """A direct climb ends 2.5 nats lower here, and lower than with one α for all."""
     X, _ = paper_synthetic(1.0, random_state=3)
-    expect, rng = _load(X), np.random.default_rng(3)
+    expect, rng = load(X), np.random.default_rng(3)
     W = perturbed_mean_start(expect.mean_counts, np.ones(2), np.ones(2), rng)
     caught = fit_maximum(expect, GaP(W), max_iter=500, history=History())
     together = fit_maximum(expect.learning("shared"), GaP(W), max_iter=500, history=History())
@@ -228,177 +202,10 @@ def test_within_sampling_error_of_the_truth():
     errors = []
     for seed in range(12):
         X = truth.sample(120, random_state=seed)
-        fit = fit_maximum(_load(X), truth, max_iter=300, history=History(), warm_up=0)
+        fit = fit_maximum(load(X), truth, max_iter=300, history=History(), warm_up=0)
         assert fit.converged
         errors.append(np.log(fit.model.alpha / truth.alpha))
     errors = np.array(errors)
     standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
     assert (np.abs(errors.mean(axis=0)) < 5.0 * standard_error + 0.03).all()
     assert (errors.std(axis=0) < 0.5).all()
-
-
-# The ends of the range
-
-
-@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
-@pytest.mark.parametrize("mode", MODES)
-def test_poisson_counts_send_alpha_to_its_bound(algorithm, mode):
-    X = np.full((20, 2), 3)
-    est = GammaPoissonMF(1, algorithm=algorithm, learn_alpha=mode)
-    with pytest.warns(UserWarning, match=r"bound 10000 in components 0: .*Poisson"):
-        est.fit(X)
-    np.testing.assert_array_equal(est.alpha_, [LARGEST])
-    np.testing.assert_array_equal(est.model_.alpha, est.alpha_)
-    assert est.certificate_.projected_gradient < 1e-3
-    np.testing.assert_allclose(est.model_.expected_counts(), [3.0, 3.0], rtol=1e-12)
-
-
-def test_two_components_of_poisson_counts():
-    """No overdispersion at K = 2 either: the likelihood flattens, and the end is still found."""
-    X = np.random.default_rng(0).poisson([4.0, 2.0, 1.0], (60, 3))
-    X[:, 0] = 4
-    with pytest.warns(UserWarning, match="bound 10000"):
-        est = GammaPoissonMF(2, algorithm="exact", learn_alpha="shared", random_state=0).fit(X)
-    assert (est.alpha_ == LARGEST).all()
-    assert est.converged_
-
-
-def test_alpha_that_grows_without_end_is_put_at_its_bound():
-    """Where it stopped on the way is an accident; where it has a maximum it stays."""
-    for X, ends in ((np.full((20, 2), 3), True), (np.array([[0, 1], [9, 3], [1, 1]]), False)):
-        expect = _load(X)
-        model = GaP(X.mean(axis=0)[:, None] / 3e3, 3e3)
-        fit, moved = _to_the_bound(expect, Fit(model, expect(model), True))
-        assert moved == ends
-        assert fit.model.alpha[0] == (LARGEST if ends else 3e3)
-        np.testing.assert_allclose(fit.model.expected_counts(), X.mean(axis=0), rtol=1e-12)
-
-
-def test_the_certificate_sees_alpha():
-    """With one component W is best at any α, so all that is left is the slope by log α."""
-    X = GaP([[3.0], [1.0]], 0.5).sample(60, random_state=0)
-    expect = _load(X)
-    for alpha in (0.2, 2.0):
-        model = GaP(X.mean(axis=0)[:, None] / alpha, alpha)
-        slope = expect(model).slope_by_log_alpha(model)[0]
-        assert abs(slope) > 1.0
-        assert certify(expect, model).projected_gradient == pytest.approx(abs(slope))
-        assert certify(expect.learning(None), model).projected_gradient < 1e-9
-
-
-@pytest.mark.parametrize("step", STEPS.values())
-def test_a_zero_column_keeps_its_alpha(step):
-    X = GaP([[3.0], [1.0]], 0.5).sample(60, random_state=0)
-    expect = _load(X)
-    model = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
-    at = expect(model)
-    assert at.rising[1] == 0.0
-    assert step(expect)(model, at).alpha[1] == 0.37
-    assert step(expect)(model, at).alpha[0] != 1.0
-
-
-def test_a_vanished_column_keeps_its_alpha_in_a_fit():
-    X = GaP([[3.0], [1.0]]).sample(60, random_state=0)
-    start = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
-    fit = fit_maximum(_load(X), start, max_iter=200, history=History())
-    assert fit.model.column_norms[1] == 0.0
-    assert fit.model.alpha[1] == pytest.approx(0.37)
-    assert np.isfinite(certify(_load(X), fit.model).projected_gradient)
-
-
-@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
-def test_one_sample_and_none_with_counts(algorithm):
-    est = GammaPoissonMF(1, algorithm=algorithm, learn_alpha=True, alpha=0.3)
-    with pytest.warns(UserWarning, match="bound"):
-        est.fit([[3, 1]])
-    assert est.alpha_[0] == LARGEST
-    est.fit(np.zeros((3, 2), dtype=int))
-    assert est.alpha_[0] == 0.3
-    assert est.log_likelihood_ == 0.0
-
-
-# The estimator
-
-
-@pytest.mark.parametrize("algorithm", ["em-c", "exact"])
-def test_the_estimator_learns(algorithm):
-    X, _ = paper_synthetic(1.0, 25, random_state=0)
-    fixed = GammaPoissonMF(2, algorithm=algorithm, random_state=0).fit(X)
-    np.testing.assert_array_equal(fixed.alpha_, [1.0, 1.0])
-    kwargs = {"algorithm": algorithm, "random_state": 0, "tol": 1e-4, "alpha": [0.5, 2.0]}
-    one = GammaPoissonMF(2, learn_alpha=True, **kwargs).fit(X)
-    two = GammaPoissonMF(2, learn_alpha="component", n_jobs=2, **kwargs).fit(X)
-    np.testing.assert_array_equal(one.alpha_, two.alpha_)
-    np.testing.assert_array_equal(one.components_, two.components_)
-    assert one.history_["norms"].shape == (one.n_iter_, 2)
-    shared = GammaPoissonMF(2, learn_alpha="shared", **kwargs).fit(X)
-    assert np.ptp(shared.alpha_) == 0
-    assert fixed.log_likelihood_ - 0.01 < shared.log_likelihood_ < one.log_likelihood_ + 0.01
-
-
-@pytest.mark.parametrize("value", ["yes", None, 1, 0.0, ["component"]])
-def test_other_values_are_refused(value):
-    with pytest.raises(InvalidInputError, match=r"False, True, 'component' .* or 'shared'"):
-        GammaPoissonMF(2, learn_alpha=value).fit([[1, 2]])
-
-
-@pytest.mark.parametrize("algorithm", ["em-ch", "mcem-h", "mcem-ch"])
-def test_algorithms_that_cannot(algorithm):
-    with pytest.raises(InvalidInputError, match=r"cannot learn alpha.*'em-c', 'exact'"):
-        GammaPoissonMF(2, algorithm=algorithm, learn_alpha=True).fit([[1, 2]])
-
-
-def test_a_law_of_sizes_that_takes_too_long_is_refused_first():
-    X = np.full((3, 2), 4000)
-    X[1] += 1
-    seen = []
-    est = GammaPoissonMF(
-        3, algorithm="em-c", learn_alpha=True, callbacks=[seen.append], random_state=0
-    )
-    with pytest.raises(TooCostlyError, match=r"law of L, to learn alpha, at 3 components"):
-        est.fit(X)
-    assert not seen
-
-
-@pytest.mark.parametrize("dearest", [5.0, 30.0, 9_000.0])
-@pytest.mark.parametrize("algorithm", ["exact", "em-c"])
-def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, algorithm):
-    """Less than Poisson varies, so that α grows without end: E-steps beyond some α are refused."""
-    evaluate = ExactExpectation.__call__
-
-    def limited(self, model):
-        if model.alpha.max() > dearest:
-            raise TooCostlyError("an E-step would take a year")
-        return evaluate(self, model)
-
-    X = np.random.default_rng(0).binomial([16, 6], 0.5, (30, 2))
-    monkeypatch.setattr(ExactExpectation, "__call__", limited)
-    est = GammaPoissonMF(2, algorithm=algorithm, learn_alpha=True, max_iter=3000, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="beyond which an E-step would take a year"):
-        est.fit(X)
-    assert not est.converged_
-    assert 1.0 < est.alpha_.max() <= dearest
-    value = log_marginal_likelihood(X, est.model_).total
-    assert est.log_likelihood_ == pytest.approx(value, rel=1e-12)
-    assert value > GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X).log_likelihood_
-
-
-def test_a_trial_that_costs_too_much_does_not_end_a_fit(monkeypatch):
-    """E-steps are refused a little beyond the maximum: it is found all the same."""
-    X = GaP([[9.0, 1.0], [1.0, 6.0], [3.0, 2.0]], [0.4, 1.2]).sample(60, random_state=0)
-    est = GammaPoissonMF(2, algorithm="exact", learn_alpha=True, random_state=0)
-    free = est.fit(X)
-    top, dearest = free.log_likelihood_, 1.2 * free.alpha_.max()
-    evaluate, refused = ExactExpectation.__call__, []
-
-    def limited(self, model):
-        if model.alpha.max() > dearest:
-            refused.append(model.alpha.max())
-            raise TooCostlyError("an E-step would take a year")
-        return evaluate(self, model)
-
-    monkeypatch.setattr(ExactExpectation, "__call__", limited)
-    est.fit(X)
-    assert refused
-    assert est.converged_
-    assert est.log_likelihood_ == pytest.approx(top, abs=1e-6)

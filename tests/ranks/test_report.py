@@ -23,13 +23,18 @@ def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, X_test = simulated(3, 0)
+    X, X_test = simulated(3, 0, N=180)
     return X, X_test, GammaPoissonMF(5, alpha=0.3, tol=1e-4, random_state=0).fit(X)
 
 
-def test_the_report_finds_the_rank(fitted):
+@pytest.fixture(scope="module")
+def report(fitted):
+    X, _, est = fitted
+    return est.rank_report(X)
+
+
+def test_the_report_finds_the_rank(fitted, report):
     X, X_test, est = fitted
-    report = est.rank_report(X)
     assert report.rank == 3 == report.keep.sum()
     assert report.model.n_components == 3
     assert [m.n_components for m in report.models] == [4, 3]
@@ -37,7 +42,7 @@ def test_the_report_finds_the_rank(fitted):
     np.testing.assert_array_equal(report.norm, est.model_.column_norms)
     np.testing.assert_array_equal(report.share, est.model_.shares)
     n_features = (X.sum(axis=0) > 0).sum()
-    assert report.price == pytest.approx(0.5 * n_features * np.log(300))
+    assert report.price == pytest.approx(0.5 * n_features * np.log(180))
     assert report.held_out is None
     assert "rank: 3" in str(report)
     assert str(report).count("yes") == 3
@@ -53,25 +58,26 @@ def test_the_report_finds_the_rank(fitted):
 )
 def test_it_finds_the_rank_with_other_algorithms_too(parameters):
     X, _ = simulated(2, seed=3, N=150, F=12)
-    est = GammaPoissonMF(4, random_state=0, n_jobs=2, **parameters).fit(X)
+    est = GammaPoissonMF(4, tol=1e-4, random_state=0, n_jobs=2, **parameters).fit(X)
     report = est.rank_report(X)
     assert report.rank == 2
     n_parameters = (X.sum(axis=0) > 0).sum() + ("learn_alpha" in parameters)
     assert report.price == pytest.approx(0.5 * n_parameters * np.log(150))
 
 
-def test_it_is_the_same_for_any_n_jobs(fitted):
-    X, _, est = fitted
-    one = est.rank_report(X)
-    two = GammaPoissonMF(**est.get_params() | {"n_jobs": 2}).fit(X).rank_report(X)
+def test_it_is_the_same_for_any_n_jobs():
+    X, _ = simulated(2, seed=3, N=60, F=12)
+    one, two = (
+        GammaPoissonMF(3, alpha=0.3, tol=1e-3, random_state=0, n_jobs=n_jobs).fit(X).rank_report(X)
+        for n_jobs in (1, 2)
+    )
     np.testing.assert_array_equal(one.cost, two.cost)
     np.testing.assert_array_equal(one.r, two.r)
     np.testing.assert_array_equal(one.model.W, two.model.W)
 
 
-def test_pruning_gives_a_fitted_estimator(fitted):
+def test_pruning_gives_a_fitted_estimator(fitted, report):
     X, _, est = fitted
-    report = est.rank_report(X)
     small = est.prune(X, report=report)
     assert small.n_components == 3
     assert small.components_.shape == (3, 40)

@@ -40,7 +40,7 @@ class Size:
     tol: float
 
 
-FULL = Size(K=12, n_train=1597, n_test=200, n_report=150, tol=1e-4)
+FULL = Size(K=12, n_train=1717, n_test=80, n_report=80, tol=1e-4)
 QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
 
 
@@ -57,7 +57,8 @@ def run(
         f"[bold]gapmf[/] on scikit-learn's handwritten digits: {size.n_train} pictures of 8 × 8 "
         f"pixels, each pixel a count from 0 to 16; {size.n_test} more are held out. The model: a "
         f"picture is a sum of {size.K} parts, in random amounts, and its counts are Poisson. The "
-        "fit makes the pictures as probable as it can, with the amounts averaged over.\n"
+        "fit makes the pictures as probable as it can, with the amounts averaged over:\n"
+        f'  [green]est = GammaPoissonMF({size.K}, learn_alpha="shared").fit(X)[/]\n'
         "[dim](The first run also compiles the program: up to a minute more.)[/]\n"
     )
     est = _fitted(size.K, train, size, seed, jobs, verbose=1)
@@ -99,9 +100,9 @@ def _fitted(
 
 def _say_fit(console: Console, est: Any) -> None:
     console.print(
-        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. The amounts follow a "
-        f"Gamma law, of the learned shape α = {est.alpha_[0]:.2f}: the smaller, the fewer parts "
-        "make up most of a picture.\n"
+        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. It has learned "
+        f"α = {est.alpha_[0]:.2f}, the shape of the Gamma law that the amounts follow: the "
+        "smaller, the fewer parts make up most of a picture.\n"
     )
 
 
@@ -122,9 +123,10 @@ def _show_components(console: Console, est: Any, order: NDArray[np.intp], output
 
 def _say_ranks(console: Console, report: RankReport, order: NDArray[np.intp], size: Size) -> None:
     console.print(
-        f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for {size.n_report} of the "
-        "pictures, to be short: each part by itself is removed, and the others are fitted again. "
-        "What that costs is the log-likelihood that is lost, in nats, ± its error."
+        f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for {size.n_report} pictures "
+        "only, to be quick: each part by itself is removed, and the others are fitted again. What "
+        "that costs is the log-likelihood that these pictures lose, in nats (natural logarithms), "
+        "with its error."
     )
     table = Table(box=SIMPLE_HEAD)
     for name in ("part", "share", "cost", "kept"):
@@ -136,8 +138,9 @@ def _say_ranks(console: Console, report: RankReport, order: NDArray[np.intp], si
     console.print(table)
     console.print(
         "Then the cheapest are removed one after another, as long as one costs less than the "
-        f"price that BIC puts on its parameters, {report.price:.0f} nats: "
-        f"[bold]{report.rank} of {size.K} stay[/]. More pictures can tell more parts apart.\n"
+        f"price that BIC puts on its parameters, {report.price:.0f} nats. Without one, the others "
+        f"have more to do, and may be too dear to remove: [bold]{report.rank} of {size.K} stay[/]. "
+        "More pictures can tell more parts apart.\n"
     )
 
 

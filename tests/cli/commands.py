@@ -1,0 +1,100 @@
+"""How the commands are run: each is a process of its own, with its exit code and its output.
+
+Python and the libraries take longer to start than most commands take to run. So one process
+imports them once, and forks for each command; the child goes on as `gapmf` would. Where a process
+cannot fork, and for what must be seen from the outside, `gapmf` itself is started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FIT = ("-k", 2, "--tol", 0.1, "-q")  # a second at most, of little files
+GAPMF = str(Path(sys.executable).with_name("gapmf"))
+
+SERVER = """
+import contextlib, gc, json, os, signal, sys
+import numba, rich.progress
+import gapmf.cli.asking, gapmf.cli.fitting, gapmf.cli.info, gapmf.cli.simulate, gapmf.cli.topics
+
+# What typer and Numba import when they are first used.
+with contextlib.suppress(FileNotFoundError):
+    gapmf.cli.app(["info", "no such file"], standalone_mode=False)
+numba.njit(lambda x: x)(1)
+gc.freeze()
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+signal.alarm(300)  # a command that hangs fails its test
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for number, name in ((1, "out"), (2, "err")):
+    os.dup2(os.open(os.path.join(asked["folder"], name), os.O_WRONLY | os.O_CREAT), number)
+os.environ.update(asked["env"])
+os.chdir(asked["cwd"])
+sys.argv = ["gapmf", *asked["args"]]
+try:
+    gapmf.cli.run()
+except SystemExit as end:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(end.code or 0)  # taking everything down takes as long as a command
+"""
+
+
+def gapmf(*args, code=0, **env):
+    """Run a command, which must end with this code; if that is not 0, with one line of error."""
+    run = _forked if hasattr(os, "fork") else _started
+    done = run([str(arg) for arg in args], env)
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stdout == ""
+        assert done.stderr.startswith("gapmf: ")
+        assert done.stderr.endswith("\n")
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert "Traceback" not in done.stderr
+    return done
+
+
+def _started(args, env):
+    return subprocess.run(
+        [GAPMF, *args], capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | env,
+    )  # fmt: skip
+
+
+def _forked(args, env):
+    server = _server()
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {"args": args, "env": env, "cwd": os.getcwd(), "folder": folder}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        out, err = (Path(folder, name).read_text(encoding="utf-8") for name in ("out", "err"))
+    return subprocess.CompletedProcess(args, code, out, err)
+
+
+@functools.cache
+def _server():
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+    def stop():
+        server.stdin.close()
+        server.wait(timeout=60)
+        server.stdout.close()
+
+    atexit.register(stop)
+    return server

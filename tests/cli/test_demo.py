@@ -1,0 +1,68 @@
+"""`gapmf demo`, with few pictures: what it shows is what the library computes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from commands import gapmf
+
+from gapmf.cli.demo import QUICK, _data, _fitted
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    done = gapmf("demo", "--quick", "-o", folder / "parts.png", "--seed", 2, COLUMNS="80")
+    assert [path.name for path in folder.iterdir()] == ["parts.png"]
+    assert (folder / "parts.png").read_bytes().startswith(b"\x89PNG")
+    assert "Traceback" not in done.stderr
+    assert "mcem-c ━" in done.stderr  # the bar of the fit
+    return done.stdout
+
+
+def test_it_fits_the_terminal(shown):
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown  # no colours where nobody can see them
+
+
+def test_its_numbers_are_those_of_the_library(shown):
+    train, test = _data(2, QUICK)
+    est = _fitted(QUICK.K, train, QUICK, 2, 1)
+    assert f"α = {est.alpha_[0]:.2f}" in " ".join(shown.split())
+    largest = est.model_.shares.max()
+    assert f"1: {largest:.1%}" in shown
+    for K, fitted in ((1, _fitted(1, train, QUICK, 2, 1)), (QUICK.K, est)):
+        found = fitted.log_likelihood(test)
+        error = f"± {found.std_error:.1f}" if K > 1 else "(exact)"
+        row = re.search(rf"gapmf, {K} parts? +(.*)", shown)[1]
+        assert row.split("  ")[0] == f"{found.total:,.1f} {error}"
+        assert f"{found.total / test.sum():.4f}" in row
+    report = est.rank_report(train[: QUICK.n_report])
+    assert f"{report.rank} of {QUICK.K} stay" in shown
+    assert f"{report.price:.0f} nats" in " ".join(shown.split())
+
+
+def test_parts_predict_better_than_one(shown):
+    one, some, nmf = (
+        float(re.search(rf"{name}.*?(\d+\.\d\d) *\n", shown)[1])
+        for name in ("gapmf, 1 part ", f"gapmf, {QUICK.K} parts", f"NMF, {QUICK.K} parts")
+    )
+    assert some < one < 64
+    assert nmf < one
+
+
+@pytest.mark.parametrize(
+    ("args", "match", "code"),
+    [
+        (["-o", "parts.xls"], "parts.xls: the picture must end in .png, .pdf, .svg", 1),
+        (["-o", "parts"], "parts: the picture must end in .png", 1),
+        (["-o", "no/such/parts.png"], "there is no folder", 1),
+        (["--seed", -1], "--seed", 2),
+        (["--fast"], "--fast", 2),
+    ],
+)
+def test_what_it_refuses_at_once(args, match, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert match in gapmf("demo", *args, code=code).stderr
+    assert list(tmp_path.iterdir()) == []

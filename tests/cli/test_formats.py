@@ -1,0 +1,129 @@
+"""`fit`, `score` and `transform` of real files of every format: the same numbers from all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+from commands import FIT, gapmf
+
+from gapmf import GammaPoissonMF, NegativeMultinomial
+from gapmf.io.reading import FORMATS
+from io_files import feature_names, sample_names
+
+pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+
+# A file, its format, options, and whether samples and features have names.
+FILES = [
+    ("docword.zoo.txt", "uci", (), False, True),
+    ("docword.packed.txt.gz", "uci", (), False, True),
+    ("zoo.mtx", "mtx", (), False, False),
+    ("zoo.mtx.gz", "mtx", ("--vocab", "vocab.zoo.txt"), False, True),
+    ("10x", "mtx", (), True, True),
+    ("zoo.npz", "npz", (), False, False),
+    ("zoo.csv", "csv", (), True, True),
+    ("packed.csv.gz", "csv", (), True, True),
+    ("triplets.csv", "csv", (), True, True),
+    ("counts", "csv", ("--format", "csv"), True, True),
+    ("zoo.tsv", "tsv", (), True, True),
+    ("triplets.tsv", "tsv", (), True, True),
+    ("other.tsv", "tsv", ("--transpose",), True, True),
+    ("zoo.parquet", "parquet", (), True, True),
+    ("triplets.parquet", "parquet", (), True, True),
+    ("zoo.h5ad", "h5ad", ("--layer", "raw"), True, True),
+    ("zoo.txt", "text", (), False, True),
+    ("texts", "text", ("--vocab", "vocab.zoo.txt"), True, True),
+]
+
+
+def test_no_format_is_left_out():
+    assert {kind for _, kind, *_ in FILES} == set(FORMATS)
+
+
+@pytest.fixture(scope="module")
+def expected(model, X):
+    est = GammaPoissonMF.load(model)
+    return est.components_, est.log_likelihood(X), est.transform(X)
+
+
+def _samples(X, name, named):
+    if not named:
+        return [str(n) for n in range(len(X))]
+    return [f"{sample}.txt" if name == "texts" else sample for sample in sample_names(X)]
+
+
+def _rows(text):
+    """The names in the first column, and the numbers in the others."""
+    rows = list(csv.reader(text.splitlines()))[1:]
+    return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "samples", "features"),
+    [(name, *rest) for name, _, *rest in FILES],
+    ids=[name for name, *_ in FILES],
+)
+def test_fit_score_and_transform(
+    name, options, samples, features, files, model, X, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(files)
+    components, likelihood, H = expected
+    done = gapmf("fit", name, *options, *FIT, "-o", tmp_path / "m.gapmf")
+    assert (done.stdout, done.stderr) == ("", "")
+    fitted = GammaPoissonMF.load(tmp_path / "m.gapmf")
+    np.testing.assert_array_equal(fitted.components_, components)
+    found = getattr(fitted, "feature_names_in_", None)
+    assert (None if found is None else list(found)) == (feature_names(X) if features else None)
+
+    done = gapmf("score", model, name, *options, "--json", "-o", tmp_path / "scores.csv")
+    assert done.stderr == ""
+    summary = json.loads(done.stdout)
+    assert summary["log_likelihood"] == pytest.approx(likelihood.total, rel=1e-12)
+    assert (summary["samples"], summary["counts"]) == (len(X), X.sum())
+    with open(tmp_path / "scores.csv", encoding="utf-8") as file:
+        scores = list(csv.DictReader(file))
+    assert [row["sample"] for row in scores] == _samples(X, name, samples)
+    each = [float(row["log_likelihood"]) for row in scores]
+    np.testing.assert_allclose(each, likelihood.per_sample, rtol=1e-12)
+
+    done = gapmf("transform", model, name, *options)
+    assert done.stderr == ""
+    names, activations = _rows(done.stdout)
+    assert names == _samples(X, name, samples)
+    np.testing.assert_allclose(activations, H, rtol=1e-12)
+
+
+def test_nips(nips_dir, tmp_path):
+    """Real data. One component has closed forms: the command's numbers are theirs."""
+    data, one = nips_dir / "docword.nips.txt.gz", tmp_path / "one.gapmf"
+    done = gapmf("fit", data, "-k", 5, "-o", tmp_path / "m.gapmf", "--max-iter", 30, COLUMNS="100")
+    assert "1,500 samples × 12,419 features" in done.stderr
+    assert "30 iterations before it converged" in done.stderr
+    for word in ("network", "learning", "model"):
+        assert word in done.stdout
+
+    gapmf("fit", data, "-k", 1, "-o", one, "-q")
+    fitted = GammaPoissonMF.load(one)
+    w, beta = fitted.components_[0], fitted.model_.beta[0]
+    found = json.loads(gapmf("score", one, data, "--json", "-o", tmp_path / "s.json").stdout)
+    each = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert found["counts"] == 1_932_365
+    assert found["log_likelihood"] == pytest.approx(sum(row["log_likelihood"] for row in each))
+    names, h = _rows(gapmf("transform", one, data).stdout)
+    assert names == [str(n) for n in range(1500)]
+    totals = h[:, 0] * (w.sum() + beta) - fitted.alpha_[0]
+    assert totals.sum() == pytest.approx(1_932_365)
+
+    # The first document by hand, from the file: "document word count" after three lines.
+    with gzip.open(data, "rt") as file:
+        body = (list(map(int, line.split())) for line in list(file)[3:2000])
+        first = [(word, count) for document, word, count in body if document == 1]
+    x = np.zeros(w.size, dtype=int)
+    for word, count in first:
+        x[word - 1] = count
+    law = NegativeMultinomial.from_rates(fitted.alpha_[0], beta, w)
+    assert each[0]["log_likelihood"] == pytest.approx(law.logpmf(x), rel=1e-10)
+    assert totals[0] == pytest.approx(x.sum())
