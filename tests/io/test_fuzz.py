@@ -9,10 +9,10 @@ import zipfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from io_files import SMALL, check, dense, mtx, mtx_array, npz, put, text, triplets, uci
 
 from gapmf.errors import GapmfError
 from gapmf.io import read
+from io_files import SMALL, check, dense, mtx, mtx_array, npz, put, text, triplets, uci
 
 
 @pytest.fixture(scope="module")

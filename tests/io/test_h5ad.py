@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from io_files import MATRICES, SMALL, check, feature_names, gives, put, sample_names
 
 from gapmf.errors import ReadError
 from gapmf.io import read
+from io_files import MATRICES, SMALL, check, feature_names, gives, put, sample_names
 
 
 @pytest.fixture(scope="module")

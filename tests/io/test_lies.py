@@ -11,10 +11,10 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from io_files import check, put
 
 from gapmf.errors import ReadError
 from gapmf.io import read
+from io_files import check, put
 
 MARKET = "%%MatrixMarket matrix {} integer {}\n"
 BOUND = 400  # MB above what Python and its libraries take

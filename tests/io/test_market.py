@@ -10,10 +10,10 @@ import scipy.io
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import MATRICES, SMALL, check, gives, mtx, mtx_array, put
 
 from gapmf.errors import ReadError
 from gapmf.io import read
+from io_files import MATRICES, SMALL, check, gives, mtx, mtx_array, put
 
 HEAD = "%%MatrixMarket matrix coordinate integer general\n"
 

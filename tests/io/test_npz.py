@@ -12,10 +12,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import MATRICES, SMALL, check, gives, npz, put
 
 from gapmf.errors import ReadError
 from gapmf.io import read
+from io_files import MATRICES, SMALL, check, gives, npz, put
 
 KINDS = ["csr", "csc", "coo", "bsr", "dia"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
-from io_files import MATRICES, SMALL, check, entries, feature_names, gives, put, sample_names
 
 from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import frames, read
+from io_files import MATRICES, SMALL, check, entries, feature_names, gives, put, sample_names
 
 needs_arrow = pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed"

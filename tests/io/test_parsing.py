@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import put
 
 from gapmf.errors import ReadError
 from gapmf.io import parsing
@@ -22,6 +21,7 @@ from gapmf.io.parsing import (
     parse_lines,
 )
 from gapmf.io.source import Source
+from io_files import put
 
 
 @pytest.fixture(scope="module")

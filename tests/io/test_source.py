@@ -8,11 +8,11 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import put
 
 from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import source as module
 from gapmf.io.source import Source, check_encoding, check_regular
+from io_files import put
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import MATRICES, check, gives, put, text
 
 from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import read
+from io_files import MATRICES, check, gives, put, text
 
 ZOO = "An ape, an APE!\n\nthe bee; the ape\n"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from io_files import MATRICES, SMALL, check, feature_names, gives, put, uci
 
 from gapmf.errors import ReadError
 from gapmf.io import read
+from io_files import MATRICES, SMALL, check, feature_names, gives, put, uci
 
 
 @pytest.fixture(scope="module")
