@@ -160,9 +160,10 @@ def draw_both(outcome: Outcome) -> Any:
     plot_norms(axes[0, 0], outcome)
     ax = axes[0, 1]
     _plot_cost(ax, outcome, "excess")
+    ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
-    ax.axhline(NEAR, color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
+    ax.axhline(NEAR, color=INK, linewidth=0.9, linestyle=(0, (1, 2)), label=f"{NEAR:g} nats")
     ax.legend()
     return figure
 
