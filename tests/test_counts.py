@@ -256,3 +256,10 @@ def test_arbitrary_numbers_are_counts_or_refused(array):
         assert not good.all()
     else:
         np.testing.assert_array_equal(counts.toarray(), array)
+
+
+def test_what_read_returns_is_not_counts_yet():
+    from gapmf.io import Table
+
+    with pytest.raises(InvalidInputError, match=r"pass its counts, table\.counts"):
+        check_counts(Table(check_counts([[1, 2]]), None, None))

@@ -59,6 +59,10 @@ def check_counts(
         to be read only.
     """
     package, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if package == "gapmf" and kind == "Table":
+        raise InvalidInputError(
+            f"{name} is what gapmf.read returns, counts with names: pass its counts, table.counts"
+        )
     if kind == "LazyFrame":
         raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
     if package in ("pandas", "polars") and kind == "DataFrame":

@@ -91,7 +91,7 @@ def test_tables_of_other_manners(folder):
     assert "süß" in done.stdout
     done = run("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header", cwd=folder)
     assert "2 samples × 2 features" in done.stderr
-    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="header=False")
+    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="--no-header")
 
 
 def test_smoothing_can_be_asked_for_later(folder):
@@ -119,3 +119,17 @@ def test_ctrl_c_in_an_exact_fit_on_one_thread(folder):
     assert "Traceback" not in said
     assert process.returncode in (0, 130)  # 0 if it was faster than we were
     assert (folder / "big.gapmf").exists()
+
+
+def test_triplets_by_other_names(folder):
+    (folder / "plays.csv").write_text("user,song,plays\n7,a,3\n7,b,1\n9,a,2\n")
+    done = run("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2, cwd=folder)
+    assert "2 samples × 2 features" in done.stderr
+    (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
+    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --layout 'triplets'")
+
+
+def test_advice_is_in_the_words_of_the_command_line(folder):
+    fails("fit", "no.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="no.csv: No such file")
+    (folder / "half.csv").write_text("1,2\n3,4\n")
+    fails("fit", "half.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --header if they")

@@ -287,3 +287,23 @@ def test_update_c_is_the_step():
     s = LocalEngine().load(check_counts(X), 0).advance(a, Sweeps(1, expectations=True))
     em = GaP(update_c(s, a.alpha, a.beta), a.alpha)
     np.testing.assert_allclose(Momentum(X.mean(axis=0)).step(a, em).W, em.W, rtol=1e-13)
+
+
+def test_few_counts_can_tell_components_apart():
+    """Five little documents without a word in common: nobody may call their components alike."""
+    X = np.kron(np.eye(5, dtype=int), np.array([[3, 1, 2]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        est = GammaPoissonMF(5, random_state=0, alpha=0.2).fit(X)
+    assert est.n_iter_ < 1000
+    one = GammaPoissonMF(1, alpha=0.2, algorithm="exact").fit(X)
+    assert log_marginal_likelihood(X, est.model_).total > one.log_likelihood_ + 5.0
+
+
+def test_components_without_counts_do_not_make_the_others_alike():
+    rng = np.random.default_rng(0)
+    X = GaP(10.0 * rng.dirichlet(np.full(12, 0.3), 3).T).sample(60, random_state=rng)
+    c = np.zeros((12, 300))
+    c[:, :3] = np.stack([np.where(np.arange(12) % 3 == k, X.sum(axis=0), 0) for k in range(3)], 1)
+    c[:, 3:] = 1e-6
+    assert not are_alike(Statistics(c, np.ones(300), 60.0), 60)

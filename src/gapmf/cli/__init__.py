@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from gapmf.cli.options import Data, Jobs, Json, Model, Output, Seed, Smoothing, reads
+from gapmf.cli.options import (
+    Data,
+    Jobs,
+    Json,
+    Model,
+    Output,
+    Seed,
+    Smoothing,
+    as_options,
+    reads,
+)
 
 app = typer.Typer(
     name="gapmf",
@@ -41,13 +51,16 @@ def run() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except (ValueError, OSError, ImportError, MemoryError) as error:
+    except OSError as error:
+        plain = error.filename is not None and error.strerror is not None
+        code = _complain(f"{error.filename}: {error.strerror}" if plain else str(error), 1)
+    except (ValueError, ImportError, MemoryError) as error:
         code = _complain(str(error) or type(error).__name__, 1)
     sys.exit(code)
 
 
 def _complain(message: str, code: int) -> int:
-    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
+    typer.echo(f"gapmf: {as_options(' '.join(message.split()))}", err=True)
     return code
 
 

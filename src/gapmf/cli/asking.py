@@ -78,7 +78,7 @@ def _said(summary: dict[str, Any]) -> str:
     lines = [
         f"log p({summary['samples']:,} samples) = {summary['log_likelihood']:,.3f}"
         + (f" ± {summary['std_error']:.3g}" if summary["std_error"] else ", exactly"),
-        f"a count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
+        f"per count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
     ]
     if summary["impossible"]:
         lines.append(
@@ -105,8 +105,7 @@ def transform(
     with warnings_said():
         H = est.transform(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
-    names = est.get_feature_names_out()
-    columns |= {str(name): H[:, k] for k, name in enumerate(names)}
+    columns |= {f"component{k}": H[:, k] for k in range(H.shape[1])}
     if output is not None:
         write_table(columns, output)
     if output is None or json:

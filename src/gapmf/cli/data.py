@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
+from gapmf.cli.options import as_options
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
@@ -19,7 +20,7 @@ from gapmf.io import Table, read
 
 def say(message: str) -> None:
     """A line on standard error."""
-    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
+    typer.echo(f"gapmf: {as_options(' '.join(message.split()))}", err=True)
 
 
 @contextmanager

@@ -56,7 +56,8 @@ def run(
         say(f"stopped: the model so far, after {est.n_iter_} iterations, is in {output}")
     elif not quiet:
         seconds = time.perf_counter() - start
-        say(f"{est.n_iter_} iterations, {seconds:.1f} s in all; the model is in {output}")
+        ended = "converged" if est.converged_ else "not converged"
+        say(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
         console = Console(highlight=False)
         console.print(topics_table(est, n_top))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,6 +55,30 @@ _READING: dict[str, Any] = {
     "delimiter": Annotated[str | None, typer.Option(help="Of a table: between cells, as ';'.")],
     "encoding": Annotated[str | None, typer.Option(help="Of text; UTF-8 by default.")],
 }
+
+
+_PYTHON = re.compile(
+    r"\b(algorithm|delimiter|encoding|format|header|layer|layout|max_iter|sample_names|smoothing|"
+    r"tol|transpose|vocab)=('[^']*'|\"[^\"]*\"|True|False|(?=,))"
+)
+
+
+def as_options(message: str) -> str:
+    """Advice that is written for Python, in the words of the command line.
+
+    >>> as_options("say header=False, delimiter=';' or sample_names=True")
+    "say --no-header, --delimiter ';' or --sample-names"
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1].replace("_", "-"), found[2]
+        if value in ("True", "False"):
+            return f"--{'' if value == 'True' else 'no-'}{name}"
+        return f"--{name} {value}".rstrip()
+
+    message = message.replace("GammaPoissonMF.resume(path, X)", "--resume")
+    message = message.replace("raise max_iter or tol", "raise --max-iter or --tol")
+    return _PYTHON.sub(option, message)
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,6 +14,8 @@ from rich.table import Table
 from gapmf.cli.tables import check_output, print_json, write_table
 from gapmf.estimator import GammaPoissonMF
 
+MANY = 40  # components, of which small ones are not listed
+
 
 def run(path: Path, n: int, output: Path | None, *, json: bool) -> None:
     """Show them, or write them."""
@@ -29,17 +31,19 @@ def run(path: Path, n: int, output: Path | None, *, json: bool) -> None:
 
 def topics_table(est: GammaPoissonMF, n: int) -> Table:
     """A row a component, the largest first: its share, α, and its features with weights."""
-    N, F = est.model_.n_components, est.n_features_in_
+    K, F = est.model_.n_components, est.n_features_in_
+    few = max(est.rank_, 1) if K > MANY else K
+    left = f"; {K - few} below {est.prune_tol:.1%} are left out" if few < K else ""
     table = Table(
         box=SIMPLE_HEAD,
-        title=f"{N} components of {F:,} features, by their share of the counts",
+        title=f"{K} components of {F:,} features, by their share of the counts{left}",
         title_justify="left",
     )
     table.add_column("", justify="right", style="dim")
     table.add_column("share", justify="right")
     table.add_column("α", justify="right")
     table.add_column("largest features, and their part of the component in %")
-    for component in _components(est, n):
+    for component in _components(est, n)[:few]:
         words = "  ".join(
             f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
             for top in component["features"]

@@ -51,13 +51,16 @@ def are_alike(s: Statistics, n_samples: int) -> bool:
 
     Σ c_fk log(c_fk c.. / c_f. c_.k) is what K directions explain better than one. If allocations
     were independent of features it would be half a χ² with (F−1)(K−1) degrees of freedom, and
-    less for averages over draws.
+    less for averages over draws. It cannot exceed Σ c times the entropy of the components' shares:
+    where counts are few, half of that is a difference too.
     """
     c = s.c_sum[s.c_sum.sum(axis=1) > 0] * (n_samples / s.n_draws)
-    c = c[:, c.sum(axis=0) > 0]
+    c = c[:, c.sum(axis=0) >= 1.0]
     if min(c.shape) < 2:
         return False  # then there is only one direction to have
     degrees = (c.shape[0] - 1) * (c.shape[1] - 1)
     expected = c.sum(axis=1, keepdims=True) * c.sum(axis=0) / c.sum()
     ratio = np.divide(c, expected, out=np.ones_like(c), where=c > 0)
-    return bool((c * np.log(ratio)).sum() <= degrees)
+    share = c.sum(axis=0) / c.sum()
+    most = -float(c.sum() * (share @ np.log(share)))
+    return bool((c * np.log(ratio)).sum() <= min(degrees, 0.5 * most))

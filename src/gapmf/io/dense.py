@@ -170,4 +170,6 @@ class Grid:
         faults = ((place, fault(cell)) for place, cell in enumerate(cells, start))
         place, what = next((place, what) for place, what in faults if what is not None)
         title = "" if self.head.titles is None else f" ({shorten(self.head.titles[place])})"
-        self.source.fail(line, f"column {place + 1}{title}: {what}")
+        triplets = "; if the columns are sample, feature and count, say layout='triplets'"
+        hint = triplets if self.head.width == 3 else ""
+        self.source.fail(line, f"column {place + 1}{title}: {what}{hint}")

@@ -82,7 +82,8 @@ def _read_dense(path: str, frame: Frame, size: int, transpose: bool) -> Table:
         listed = ", ".join(map(repr, texts))
         raise ReadError(
             f"{path} has {len(texts)} columns of names, {shorten(listed)}: leave one, the names of "
-            "the samples, and drop the others"
+            "the samples, and drop the others; if the columns are sample, feature and count, say "
+            "layout='triplets'"
         )
     features = [name for name in frame.names if name not in texts]
     if not features:
