@@ -57,7 +57,10 @@ def reproduce(
         warm_up()
         shop.cpu_seconds, begin = 0.0, time.perf_counter()
         outcome = figure.run(figure.quick if quick else figure.full, order, shop)
-        write_outcome(outcome, figure.draw(outcome), name, folder, shop.cpu_seconds)
+        drawn = figure.draw(outcome)
+        form = " (quick form)" if quick else ""
+        drawn.suptitle(f"{name}: {figure.title}{form}", x=0.01, ha="left", fontsize=10)
+        write_outcome(outcome, drawn, name, folder, shop.cpu_seconds)
         seconds = time.perf_counter() - begin
     say(f"{name}: {figure.title}, {seconds:.0f} s; in {folder / name}.png, .svg, .csv, .json")
     return outcome

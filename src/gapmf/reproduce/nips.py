@@ -175,7 +175,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 FIG4 = Experiment(
-    "Column norms on NIPS, K = 10",
+    "column norms and log-likelihood, NIPS, K = 10",
     Config(Part(judged=1)),
     Config(QUICK, n_iter=25, n_draws=15, n_burn_in=10, milestones=(1, 5, 25)),
     run,

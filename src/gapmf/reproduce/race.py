@@ -188,7 +188,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 RACE = Experiment(
-    "Log-likelihood against time on NIPS",
+    "log-likelihood against time, NIPS, K = 10",
     Config(),
     Config(QUICK, max_iter=120, max_sweeps=1500, growth=6.0),
     run,

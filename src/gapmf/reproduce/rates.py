@@ -114,7 +114,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 RATES = Experiment(
-    "Convergence rates over the scale of W",
+    "convergence rates over the scale of W, K = 2",
     Config(),
     Config(n_scales=3, n_sets=1, n_iter=60),
     run,

@@ -102,7 +102,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 SPARE = Experiment(
-    "The spare column at the exact maximum",
+    "the spare column at the exact maximum, K = 3 for a truth of 2",
     Config(),
     Config(scales=(1.0, 100.0), n_sets=3),
     run,

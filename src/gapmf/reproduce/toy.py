@@ -195,10 +195,12 @@ def plot_norms(ax: Any, outcome: Outcome) -> None:
         label = "exact minimum" if i == 0 else None
         ax.axhline(norm, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label=label)
     ax.set_xlabel("CPU time, s")
-    ax.set_ylabel("$||w_k||_1$")
+    ax.set_ylabel("$||w_k||_1$, a line a component")
     ax.legend()
 
 
-FIG2 = Experiment("The cost of V₁ against CPU time", V1, V1_QUICK, run, draw_cost)
-FIG3A = Experiment("Column norms, V₁", V1, V1_QUICK, run, draw_norms)
-FIG3B = Experiment("Column norms and the exact cost, V₂", V2, V2_QUICK, run, draw_both)
+FIG2 = Experiment("the cost of V₁, N = 100, K = 3", V1, V1_QUICK, run, draw_cost)
+FIG3A = Experiment("column norms, V₁, K = 3", V1, V1_QUICK, run, draw_norms)
+FIG3B = Experiment(
+    "column norms and the exact cost, V₂ (100 times V₁'s W), K = 3", V2, V2_QUICK, run, draw_both
+)
