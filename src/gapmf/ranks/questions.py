@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -64,13 +65,14 @@ class RankQuestions:
         counts, settings, rng = self._prepare(X)
         seed = int(rng.integers(2**63))
         refit = Refit(counts, settings, self.n_jobs, seed)
-        return report_on(
+        report = report_on(
             refit,
             self.model_,
             n_parameters=int((refit.mean_counts > 0).sum()) + (settings.learn_alpha == "component"),
             X_test=None if X_test is None else self._held_out(X_test, refit),
             score=self._score(counts, settings, seed),
         )
+        return dataclasses.replace(report, feature_names=getattr(self, "feature_names_in_", None))
 
     def prune(self, X: Any, X_test: Any = None, *, report: RankReport | None = None) -> Self:
         """A fitted estimator of the components that the rank report keeps.
@@ -162,7 +164,8 @@ class RankQuestions:
                 callbacks=None,
             )
             models.append(again.fit(counts[rows]).model_)
-        return compare(self.model_, models, check_whole(n_features, "n_features"))
+        found = compare(self.model_, models, check_whole(n_features, "n_features"))
+        return dataclasses.replace(found, feature_names=getattr(self, "feature_names_in_", None))
 
     def _prepare(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
         """Counts and settings for questions about a fit that was made."""

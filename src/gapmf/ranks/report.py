@@ -52,6 +52,8 @@ class RankReport:
     r, r_error : arrays, (F,)
         The score test for one component more: where r_f > 1 a new one would raise the
         likelihood at first. At the truth it is one on average, so look at (r_f − 1)/error.
+    feature_names : array of str, (F,), or None
+        If the fit had a frame.
     """
 
     rank: int
@@ -68,6 +70,7 @@ class RankReport:
     removed: tuple[int, ...]
     r: Array
     r_error: Array
+    feature_names: NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
         return f"RankReport(rank={self.rank}, of {self.keep.size} components)"
@@ -88,7 +91,8 @@ class RankReport:
         lines.append(f"price of a component (BIC): {self.price:.1f} nats")
         lines.append(f"rank: {self.rank} (components are removed one by one while {rule})")
         f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
-        lines.append(f"one more: r = {self.r[f]:.3f} ± {self.r_error[f]:.3f} at feature {f}")
+        name = f"feature {f}" if self.feature_names is None else self.feature_names[f]
+        lines.append(f"one more: r = {self.r[f]:.3f} ± {self.r_error[f]:.3f} at {name}")
         return "\n".join(lines)
 
 

@@ -42,6 +42,8 @@ class Stability:
         nan if there was none.
     matches : int array, (n_fits, K)
         Which component of each fit was matched.
+    feature_names : array of str, (F,), or None
+        If the fit had a frame.
     """
 
     overlap: Array
@@ -52,18 +54,23 @@ class Stability:
     weights: Array
     weight_intervals: Array
     matches: NDArray[np.int64]
+    feature_names: NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
         n, K = self.overlap.shape
         return f"Stability({K} components in {n} fits, mean returned {self.returned.mean():.2f})"
 
+    def _name(self, f: int) -> str:
+        return f"feature {f}" if self.feature_names is None else str(self.feature_names[f])
+
     def __str__(self) -> str:
         n = self.overlap.shape[0]
-        lines = [f"{'component':>9} {'share':>7} {'returned':>9} {'90 % interval':>14}  features"]
+        head = f"{'component':>9} {'share':>7} {'returned':>9} {'90 % interval':>14}  "
+        lines = [head + "largest features, their weight [and where 90 % of the fits have it]"]
         for k in np.argsort(-self.share, kind="stable"):
             low, high = self.interval[k]
             parts = [
-                f"{f} {w:.3f} [{a:.3f}, {b:.3f}]"
+                f"{self._name(f)}: {w:.3f} [{a:.3f}, {b:.3f}]"
                 for f, w, (a, b) in zip(
                     self.top_features[k][:3],
                     self.weights[k],
