@@ -17,9 +17,9 @@ from gapmf.model import GaP
 from gapmf.reproduce.experiment import Experiment, Order
 from gapmf.reproduce.outcome import Outcome
 from gapmf.reproduce.pieces import Workshop
-from gapmf.reproduce.runs import Protocol, Trace, follow
+from gapmf.reproduce.runs import Protocol, Trace, as_columns, follow, some_iterations
 from gapmf.reproduce.style import COLOURS, LABELS, new_figure
-from gapmf.reproduce.toy import plot_norms, some_iterations
+from gapmf.reproduce.toy import plot_norms
 
 FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
 
@@ -104,7 +104,9 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
     ]
     names = ("algorithm", "iteration", "cpu_seconds", "log_likelihood", "std_error")
     table = dict(zip(names, (np.array(x) for x in zip(*likelihood, strict=True)), strict=True))
-    return Outcome(settings, _curves(traces), findings, {"likelihood": table})
+    return Outcome(
+        settings, as_columns(traces, some_iterations(n_iter)), findings, {"likelihood": table}
+    )
 
 
 def _likelihoods(
@@ -142,16 +144,6 @@ def _findings(trace: Trace, values: dict[int, tuple[float, float]]) -> dict[str,
         "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
         "log_likelihood": {str(i): value[0] for i, value in values.items()},
     }
-
-
-def _curves(traces: dict[str, Trace]) -> dict[str, Any]:
-    parts = []
-    for name, trace in traces.items():
-        i = np.array(some_iterations(len(trace))) - 1
-        norms = {f"norm_{k + 1}": trace.norms[i, k] for k in range(trace.norms.shape[1])}
-        head = {"algorithm": np.repeat(name, i.size), "iteration": i + 1}
-        parts.append({**head, "cpu_seconds": trace.cpu_seconds[i], **norms})
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def draw(outcome: Outcome) -> Any:

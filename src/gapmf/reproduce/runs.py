@@ -179,3 +179,24 @@ def _run(X: Any, algorithm: str, protocol: Protocol, path: Path, recorder: _Reco
         ).fit(X)
     finally:
         recorder.close()
+
+
+def some_iterations(n: int, most: int = 160) -> list[int]:
+    """At most so many of 1 … n, denser at first."""
+    evenly, first = np.linspace(1, n, most // 2), np.geomspace(1, n, most // 2)
+    return [int(i) for i in np.unique(np.concatenate([evenly, first]).round().astype(int))]
+
+
+def as_columns(traces: dict[str, Trace], at: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """CPU time and norms of these iterations, one run below the other."""
+    i = np.array(at) - 1
+    n_norms = next(iter(traces.values())).norms.shape[1]
+    columns: dict[str, NDArray[Any]] = {
+        "algorithm": np.repeat(list(traces), i.size),
+        "iteration": np.tile(i + 1, len(traces)),
+        "cpu_seconds": np.concatenate([trace.cpu_seconds[i] for trace in traces.values()]),
+    }
+    for k in range(n_norms):
+        norms = [trace.norms[i, k] for trace in traces.values()]
+        columns[f"norm_{k + 1}"] = np.concatenate(norms)
+    return columns

@@ -16,7 +16,14 @@ from gapmf.model import GaP
 from gapmf.reproduce.experiment import Experiment, Order
 from gapmf.reproduce.outcome import Outcome
 from gapmf.reproduce.pieces import Workshop
-from gapmf.reproduce.runs import ALGORITHMS, Protocol, Trace, follow
+from gapmf.reproduce.runs import (
+    ALGORITHMS,
+    Protocol,
+    Trace,
+    as_columns,
+    follow,
+    some_iterations,
+)
 from gapmf.reproduce.style import COLOURS, INK, LABELS, new_figure
 
 Array = NDArray[np.float64]
@@ -73,13 +80,9 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
         "cost_of_the_truth": best["cost_of_the_truth"],
     } | {a: _findings(traces[a], looked_at, costs[a], best["cost"]) for a in ALGORITHMS}
     settings["iterations_run"] = n_run
-    return Outcome(settings, _curves(traces, looked_at, costs), findings)
-
-
-def some_iterations(n: int, most: int = 160) -> list[int]:
-    """At most so many of 1 … n, denser at first."""
-    evenly, first = np.linspace(1, n, most // 2), np.geomspace(1, n, most // 2)
-    return [int(i) for i in np.unique(np.concatenate([evenly, first]).round().astype(int))]
+    curves = as_columns(traces, looked_at)
+    curves["cost"] = np.concatenate([costs[a] for a in ALGORITHMS])
+    return Outcome(settings, curves, findings)
 
 
 def _costs(X: Any, trace: Trace, at: list[int], shop: Workshop, name: str) -> list[float]:
@@ -114,26 +117,6 @@ def _findings(trace: Trace, at: list[int], costs: list[float], best: float) -> d
         "cpu_seconds_until_near": trace.cpu_seconds[at[near[0]] - 1] if near.size else None,
         "norms_at_the_end": np.sort(trace.norms[-len(trace) // 10 :].mean(axis=0))[::-1],
     }
-
-
-def _curves(
-    traces: dict[str, Trace], at: list[int], costs: dict[str, list[float]]
-) -> dict[str, Any]:
-    parts = []
-    for name, trace in traces.items():
-        i = np.array(at) - 1
-        norms = trace.norms[i]
-        columns = {f"norm_{k + 1}": norms[:, k] for k in range(norms.shape[1])}
-        parts.append(
-            {
-                "algorithm": np.repeat(name, i.size),
-                "iteration": i + 1,
-                "cpu_seconds": trace.cpu_seconds[i],
-                "cost": np.array(costs[name]),
-                **columns,
-            }
-        )
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def draw_cost(outcome: Outcome) -> Any:
