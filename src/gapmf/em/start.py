@@ -55,10 +55,11 @@ def are_alike(s: Statistics, n_samples: int) -> bool:
     where counts are few, half of that is a difference too.
     """
     c = s.c_sum[s.c_sum.sum(axis=1) > 0] * (n_samples / s.n_draws)
-    c = c[:, c.sum(axis=0) >= 1.0]
+    c = c[:, c.sum(axis=0) > 0]
     if min(c.shape) < 2:
         return False  # then there is only one direction to have
-    degrees = (c.shape[0] - 1) * (c.shape[1] - 1)
+    n_used = max(2, int((c.sum(axis=0) >= 1.0).sum()))  # less than a count tells nothing
+    degrees = (c.shape[0] - 1) * (n_used - 1)
     expected = c.sum(axis=1, keepdims=True) * c.sum(axis=0) / c.sum()
     ratio = np.divide(c, expected, out=np.ones_like(c), where=c > 0)
     share = c.sum(axis=0) / c.sum()
