@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +209,11 @@ def _perplexity_of_nmf(K: int, train: sp.csr_array, test: sp.csr_array, seed: in
 
 
 def _say_what_next(console: Console) -> None:
+    command = Path(sys.argv[0]).absolute()
+    if shutil.which(command.name) is None:  # `make demo` in a shell that does not know .venv
+        activate = os.path.relpath(command.with_name("activate"))
+        console.print(f"[dim]The command is in {os.path.relpath(command.parent)}; "
+                      f". {activate} makes it known.[/]")  # fmt: skip
     console.print(
         "[bold]With your own counts[/], a row a sample, a column a feature:\n"
         "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
