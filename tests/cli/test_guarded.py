@@ -1,4 +1,4 @@
-"""What must not be lost, and what must not be ignored: found by a reviewer, each a command."""
+"""What must not be lost, and what must not be ignored: each by a command."""
 
 import os
 import signal
