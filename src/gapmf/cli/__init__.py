@@ -190,9 +190,10 @@ def score(
 
     Example: gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
     """
+    from gapmf.cli.asking import Asked
     from gapmf.cli.asking import score as run
 
-    run(model, data, reading, output, jobs, smoothing, json=json)
+    run(Asked(model, data, reading, output, jobs, smoothing), json=json)
 
 
 @app.command()
@@ -211,9 +212,10 @@ def transform(
 
     Example: gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
     """
+    from gapmf.cli.asking import Asked
     from gapmf.cli.asking import transform as run
 
-    run(model, data, reading, output, jobs, smoothing, json=json)
+    run(Asked(model, data, reading, output, jobs, smoothing), json=json)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -16,18 +16,20 @@ from gapmf.files import same_file
 from gapmf.io import Table
 
 
-def score(
-    model: Path,
-    data: Path,
-    options: dict[str, Any],
-    output: Path | None,
-    jobs: int,
-    smoothing: float | None,
-    *,
-    json: bool,
-) -> None:
+class Asked(NamedTuple):
+    """What both commands are asked about, and where the answer goes."""
+
+    model: Path
+    data: Path
+    reading: dict[str, Any]
+    output: Path | None
+    jobs: int
+    smoothing: float | None
+
+
+def score(asked: Asked, *, json: bool) -> None:
     """The likelihood of data."""
-    est, table = _model_and_data(model, data, options, output, jobs, smoothing)
+    est, table = _model_and_data(asked)
     with warnings_said():
         found = est.log_likelihood(table.counts)
     n_tokens = int(table.counts.sum())
@@ -41,7 +43,7 @@ def score(
         "unreliable": int((~found.reliable).sum()),
         "method": found.method,
     }
-    if output is not None:
+    if asked.output is not None:
         columns: dict[str, Any] = {
             "sample": name_samples(table),
             "log_likelihood": found.per_sample,
@@ -49,29 +51,23 @@ def score(
             "reliable": found.reliable,
             "method": [str(method) for method in found.methods],
         }
-        write_table(columns, output)
+        write_table(columns, asked.output)
     if json:
         print_json(summary)
     else:
         typer.echo(_said(summary))
 
 
-def _model_and_data(
-    model: Path,
-    data: Path,
-    options: dict[str, Any],
-    output: Path | None,
-    jobs: int,
-    smoothing: float | None,
-) -> tuple[GammaPoissonMF, Table]:
+def _model_and_data(asked: Asked) -> tuple[GammaPoissonMF, Table]:
+    output = asked.output
     check_output(output)
-    for name, path in (("data", data), ("model", model)):
+    for name, path in (("data", asked.data), ("model", asked.model)):
         if output is not None and same_file(output, path):
             raise InvalidInputError(f"{output} is the {name}: name another file for the output")
-    est = GammaPoissonMF.load(model).set_params(n_jobs=jobs)
-    if smoothing is not None:
-        est.set_params(smoothing=smoothing)
-    return est, read_for(est, data, options)
+    est = GammaPoissonMF.load(asked.model).set_params(n_jobs=asked.jobs)
+    if asked.smoothing is not None:
+        est.set_params(smoothing=asked.smoothing)
+    return est, read_for(est, asked.data, asked.reading)
 
 
 def _said(summary: dict[str, Any]) -> str:
@@ -90,23 +86,14 @@ def _said(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def transform(
-    model: Path,
-    data: Path,
-    options: dict[str, Any],
-    output: Path | None,
-    jobs: int,
-    smoothing: float | None,
-    *,
-    json: bool,
-) -> None:
+def transform(asked: Asked, *, json: bool) -> None:
     """The activations of samples."""
-    est, table = _model_and_data(model, data, options, output, jobs, smoothing)
+    est, table = _model_and_data(asked)
     with warnings_said():
         H = est.transform(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
     columns |= {f"component{k}": H[:, k] for k in range(H.shape[1])}
-    if output is not None:
-        write_table(columns, output)
-    if output is None or json:
+    if asked.output is not None:
+        write_table(columns, asked.output)
+    if asked.output is None or json:
         write_table(columns, None, as_json=json)
