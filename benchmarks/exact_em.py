@@ -21,11 +21,10 @@ from threadpoolctl import threadpool_limits
 from gapmf import GammaPoissonMF, GaP
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
-from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import STEPS, fit_em
+from gapmf.em.exact_em import STEPS, fit_em
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import WARM_UP, fit_maximum
-from gapmf.em.record import History
+from gapmf.em.history import History
+from gapmf.em.maximum import WARM_UP, certify, fit_maximum
 from gapmf.em.start import random_start
 
 K = 3

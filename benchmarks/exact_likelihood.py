@@ -25,7 +25,7 @@ from gapmf import GaP, count_admissible, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
 from gapmf.errors import TooCostlyError
-from gapmf.likelihood.cost import EXACT_METHODS, predict
+from gapmf.likelihood.planning import EXACT_METHODS, predict
 
 SLOWEST = 3e10  # predicted operations above which this table does not wait for a cell
 

@@ -28,10 +28,10 @@ import scipy.sparse as sp
 
 from gapmf import GammaPoissonMF, GaP
 from gapmf.counts import check_counts
+from gapmf.em.m_steps import update_c
 from gapmf.em.start import random_start
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
-from gapmf.m_steps import update_c
 
 GOALS = {10: 12.0, 50: 6.0, 200: 3.0}
 ONE_SWEEP_GOALS = {10: 3.0, 50: 1.0, 200: 1.0}

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.datasets import paper_synthetic
+from gapmf.em.settings import EXACT_MOMENTS as ALGORITHMS
 from gapmf.errors import TooCostlyError
-from gapmf.settings import EXACT_MOMENTS as ALGORITHMS
 
 X, _ = paper_synthetic(10.0, 40, random_state=0)
 

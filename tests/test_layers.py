@@ -13,21 +13,26 @@ ROOT = Path(gapmf.__file__).parent
 
 # From the bottom up. A module may import from its own layer and from those below.
 LAYERS = [
-    {"errors"},
-    {"validation", "rows", "parallel", "archive", "storage", "layout", "files"},
-    {"counts", "io"},
-    {"distributions"},
-    {"model"},
-    {"kernels", "datasets", "m_steps", "settings", "dispersion"},
-    {"engines"},
-    {"likelihood"},
+    {"types", "errors", "validation"},
+    {
+        "counts",
+        "csr",
+        "parallel",
+        "distributions",
+        "model",
+        "storage",
+        "io",
+        "archive",
+        "files",
+        "layout",
+        "checkpoint",
+    },
+    {"kernels"},
+    {"engines", "likelihood"},
     {"em"},
-    {"ranks", "answers", "smoothing", "checkpoint", "progress"},
-    {"fits", "saving"},
-    {"estimator"},
-    {"selection", "single_cell"},
-    {"reproduce"},
-    {"cli"},
+    {"ranks"},
+    {"answers", "saving", "estimator", "persistence", "progress"},
+    {"cli", "reproduce", "selection", "single_cell", "datasets"},
 ]
 KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}
 

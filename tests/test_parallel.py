@@ -2,7 +2,7 @@
 
 import pytest
 
-from gapmf.parallel import for_each, share_out
+from gapmf.parallel import for_each, map_reduce
 
 
 def hidden_ctrl_c(task, _=None):
@@ -15,7 +15,7 @@ def hidden_ctrl_c(task, _=None):
 
 def test_ctrl_c_is_not_hidden_by_numba():
     with pytest.raises(KeyboardInterrupt):
-        share_out(hidden_ctrl_c, [1], lambda: None, 1)
+        map_reduce(hidden_ctrl_c, [1], lambda: None, 1)
 
 
 def test_other_system_errors_stay():

@@ -18,9 +18,9 @@ _EXPORTS = {
     "negative_binomial": "gapmf.distributions",
     "log_marginal_likelihood": "gapmf.likelihood.marginal",
     "split_marginal_cost": "gapmf.likelihood.marginal",
-    "count_admissible": "gapmf.likelihood.cost",
+    "count_admissible": "gapmf.likelihood.planning",
     "posterior_moments": "gapmf.likelihood.posterior",
-    "posterior_activations": "gapmf.likelihood.activations",
+    "posterior_activations": "gapmf.likelihood.posterior",
     "perplexity": "gapmf.likelihood.predictive",
     "document_completion": "gapmf.likelihood.predictive",
     "log_joint_likelihood": "gapmf.likelihood.joint",
@@ -62,11 +62,10 @@ if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF
     from gapmf.io.reading import read
     from gapmf.io.table import Table
-    from gapmf.likelihood.activations import posterior_activations
-    from gapmf.likelihood.cost import count_admissible
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
-    from gapmf.likelihood.posterior import posterior_moments
+    from gapmf.likelihood.planning import count_admissible
+    from gapmf.likelihood.posterior import posterior_activations, posterior_moments
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank

@@ -12,18 +12,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gapmf.counts import check_counts
+from gapmf.em.settings import check_smoothing
 from gapmf.errors import InvalidInputError
-from gapmf.likelihood.activations import Posterior, posterior_activations
 from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.posterior import Posterior, posterior_activations
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
-from gapmf.settings import check_smoothing
-from gapmf.smoothing import smooth
+from gapmf.types import Array
 from gapmf.validation import as_float, check_whole
-
-Array = NDArray[np.float64]
-
 
 # The numbers of features of the models for which counts that they cannot have were warned of.
 _told_of: set[int] = set()
@@ -244,4 +241,4 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignor
         counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)  # names of features
         weight = check_smoothing(self.smoothing)
-        return counts, smooth(self.model_, self.feature_counts_, weight)
+        return counts, self.model_.smoothed(self.feature_counts_, weight)

@@ -16,8 +16,7 @@ import scipy.sparse as sp
 
 import gapmf.storage as storage
 from gapmf.errors import InvalidInputError
-
-Tree = dict[str, Any]
+from gapmf.types import Tree
 
 EVERY_SECONDS = 15.0
 _SHARE = 20.0  # of the time, writing takes at most one part in so many
@@ -40,7 +39,7 @@ class Checkpoint:
         self._next = 0.0
         self._worth_keeping = resumed
 
-    def offer(self, make: Callable[[], Tree]) -> None:
+    def write_if_due(self, make: Callable[[], Tree]) -> None:
         """Write what `make` packs, if it is time to."""
         begin = time.monotonic()
         if begin < self._next:
@@ -61,7 +60,7 @@ class Checkpoint:
             self._path.unlink(missing_ok=True)
 
 
-def refuse_to_overwrite(path: Any) -> None:
+def check_no_unfinished_fit(path: Any) -> None:
     """Say so when a fit that was killed has left its checkpoint there."""
     if not Path(path).exists():
         return

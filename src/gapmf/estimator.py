@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from gapmf.answers import Answers
-from gapmf.checkpoint import Checkpoint, refuse_to_overwrite
+from gapmf.checkpoint import Checkpoint, check_no_unfinished_fit
 from gapmf.counts import check_counts
-from gapmf.em.record import Callback
+from gapmf.em.fit import Fitted, Task, fit_task, weigh
+from gapmf.em.history import Callback
+from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError
-from gapmf.fits import Fitted, Task, fit_task, weigh
 from gapmf.parallel import check_n_jobs
-from gapmf.progress import shown
+from gapmf.progress import progress_bar
 from gapmf.ranks.questions import RankQuestions
 from gapmf.saving import Saving, pack_fitted, pack_parameters
-from gapmf.settings import check_settings
 from gapmf.validation import check_random_state
 
 
@@ -213,7 +213,7 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         rng = check_random_state(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            refuse_to_overwrite(self.checkpoint)
+            check_no_unfinished_fit(self.checkpoint)
             parameters = pack_parameters(self)
             if self.warm_start and hasattr(self, "model_"):  # which the file does not have
                 parameters |= self._where_it_ended(begun.counts.shape[1])
@@ -250,7 +250,7 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         begun: dict[str, Any] | None = None,
     ) -> Self:
         """Fit, keep what comes of it, and say what there is to say."""
-        with shown(self.verbose, task.settings) as settings:
+        with progress_bar(self.verbose, task.settings) as settings:
             fitted = fit_task(task, settings, rng, self.n_jobs, checkpoint, begun)
         validate_data(self, task.X, reset=True, skip_check_array=True)  # names of features
         self._keep(fitted, task)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gapmf.distributions import NegativeMultinomial, negative_binomial
 from gapmf.errors import InvalidInputError
+from gapmf.types import Array
 from gapmf.validation import (
     check_alpha,
     check_dictionary,
@@ -22,7 +23,6 @@ from gapmf.validation import (
 )
 
 FORMS = ("gamma-poisson", "negative-multinomial", "multinomial")
-Array = NDArray[np.float64]
 
 
 class Latent(NamedTuple):
@@ -259,6 +259,36 @@ class GaP:
                 f"the model's counts are too large for 64-bit integers ({error}): "
                 "scale W down, or beta up"
             ) from None
+
+    def smoothed(self, feature_counts: Array, weight: float) -> GaP:
+        """Mix every column with a background distribution of features, its norm kept.
+
+        w_k ← (1 − ε) w_k + ε S_k q, where q are the frequencies of the features, each counted
+        once more than it was. A count that no component has met then has a finite probability.
+
+        Parameters
+        ----------
+        feature_counts : ndarray of shape (n_features,)
+            Σ_n x_nf of the data that the model was fitted to.
+        weight : float
+            ε, from 0 to below 1.
+
+        Returns
+        -------
+        model : GaP
+            The mixed model, or this one when `weight` is 0.
+
+        Examples
+        --------
+        >>> from gapmf import GaP
+        >>> GaP([[4.0], [0.0]]).smoothed([3.0, 0.0], 0.5).W.ravel().tolist()
+        [3.6, 0.4]
+        """
+        if weight == 0.0:
+            return self
+        counts = np.asarray(feature_counts, dtype=float) + 1.0
+        W = (1.0 - weight) * self.W + weight * np.outer(counts / counts.sum(), self.column_norms)
+        return GaP(W, self.alpha, self.beta)
 
     def _draw(
         self, n_samples: int, form: str, rng: np.random.Generator, return_latent: bool

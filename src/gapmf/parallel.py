@@ -28,7 +28,7 @@ def check_n_jobs(n_jobs: Any) -> int:
     return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
 
 
-def share_out(
+def map_reduce(
     work: Callable[[Task, Local], None],
     tasks: Sequence[Task],
     new_local: Callable[[], Local],
@@ -54,7 +54,7 @@ def share_out(
 
     n_threads = max(1, min(check_n_jobs(n_jobs), len(tasks)))
     if n_threads == 1:
-        with _ctrl_c_is_itself():
+        with _unwrap_keyboard_interrupt():
             return [worker()]
     with ThreadPoolExecutor(n_threads) as pool:
         try:
@@ -68,7 +68,7 @@ def share_out(
 
 
 @contextmanager
-def _ctrl_c_is_itself() -> Iterator[None]:
+def _unwrap_keyboard_interrupt() -> Iterator[None]:
     """Raise KeyboardInterrupt where Numba, interrupted while it looks for a kernel, hides it."""
     try:
         yield
@@ -90,5 +90,5 @@ def for_each(
     def keep(i: int, _: None) -> None:
         results[i] = work(tasks[i])
 
-    share_out(keep, range(len(tasks)), lambda: None, n_jobs)
+    map_reduce(keep, range(len(tasks)), lambda: None, n_jobs)
     return [results[i] for i in range(len(tasks))]

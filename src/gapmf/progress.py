@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gapmf.em.record import Iteration
-from gapmf.settings import Settings
+from gapmf.em.history import Iteration
+from gapmf.em.settings import Settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
 @contextmanager
-def shown(verbose: int, settings: Settings) -> Iterator[Settings]:
+def progress_bar(verbose: int, settings: Settings) -> Iterator[Settings]:
     """The settings of a fit whose progress is shown, if it is to be."""
     if not verbose:
         yield settings
         return
     with _new_bar() as bar:
         task = bar.add_task(settings.algorithm, total=settings.max_iter, said="starting")
-        teller = Teller(bar, task, settings)
+        teller = ProgressCallback(bar, task, settings)
         yield dataclasses.replace(settings, callbacks=(teller, *settings.callbacks))
         teller.end()
 
 
-class Teller:
+class ProgressCallback:
     """A callback that says where a fit is."""
 
     def __init__(self, bar: Progress, task: TaskID, settings: Settings) -> None:

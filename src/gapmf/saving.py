@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 import gapmf.storage as storage
 from gapmf.checkpoint import Checkpoint
-from gapmf.em.certificate import Certificate
+from gapmf.em.history import HISTORY
 from gapmf.em.layouts import draws_layout
-from gapmf.em.record import HISTORY
+from gapmf.em.maximum import Certificate
 from gapmf.em.state import pack_model, unpack_model, unpack_rng
 from gapmf.errors import InvalidInputError
 from gapmf.layout import check_layout
+from gapmf.types import Tree
 from gapmf.validation import shorten
 
-Tree = dict[str, Any]
 Est = TypeVar("Est")
 
 _PLAIN = {"rank_": int, "n_iter_": int, "converged_": bool, "log_likelihood_": float}

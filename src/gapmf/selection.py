@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from gapmf.counts import check_counts
+from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.likelihood.result import LogLikelihood
-from gapmf.ranks.refit import for_comparison
-from gapmf.rows import only_features
+from gapmf.types import Array
 from gapmf.validation import check_option, check_whole
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -171,7 +170,7 @@ def _compare(
 
 def _log_likelihood(fit: GammaPoissonMF, counts: sp.csr_array) -> LogLikelihood:
     """With the same draws for all, as far as they go."""
-    return for_comparison(counts, fit.model_, 0, fit.n_jobs, n_particles=256)
+    return comparison_log_likelihood(counts, fit.model_, 0, fit.n_jobs, n_particles=256)
 
 
 def _error_of_difference(a: LogLikelihood, b: LogLikelihood) -> float:

@@ -22,7 +22,7 @@ GAPMF = str(Path(sys.executable).with_name("gapmf"))
 SERVER = """
 import contextlib, gc, json, os, signal, sys
 import numba, rich.progress
-import gapmf.cli.asking, gapmf.cli.fitting, gapmf.cli.info, gapmf.cli.simulate, gapmf.cli.topics
+import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.simulate
 
 # What typer and Numba import when they are first used.
 with contextlib.suppress(FileNotFoundError):

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from gapmf import GaP
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
-from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import STEPS, em_c_step, em_ch_step, fit_em, still_to_gain
+from gapmf.em.exact_em import STEPS, em_c_step, em_ch_step, fit_em, still_to_gain
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import fit_maximum
-from gapmf.em.record import History
+from gapmf.em.history import History
+from gapmf.em.m_steps import update_h
+from gapmf.em.maximum import certify, fit_maximum
 from gapmf.em.start import mean_start, perturbed_mean_start, random_start
-from gapmf.m_steps import update_h
 from strategies import problems
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 
 import naive
+from component_sizes import law_of_sizes
 from gapmf import GaP, count_admissible, log_marginal_likelihood, posterior_moments
 from gapmf.counts import check_counts
 from gapmf.em.expectation import ExactExpectation
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.likelihood.sizes import law_of_sizes
 from strategies import problems
 
 

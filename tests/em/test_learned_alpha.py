@@ -10,19 +10,16 @@ from learned_problems import MODES, STEPS, level, load, possible, random_model
 from scipy.special import psi
 
 import naive
+from component_sizes import law_of_sizes
 from gapmf import GaP
 from gapmf.datasets import paper_model, paper_synthetic
-from gapmf.dispersion import LARGEST, SMALLEST
-from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import fit_em
-from gapmf.em.learned import em_c_alpha_step, with_alpha
-from gapmf.em.maximum import fit_maximum
-from gapmf.em.moves import _levelled, improve
-from gapmf.em.record import History
-from gapmf.em.sizes import expected_sizes
+from gapmf.em.alpha import LARGEST, SMALLEST, em_c_alpha_step, with_alpha
+from gapmf.em.exact_em import fit_em
+from gapmf.em.expectation import expected_sizes
+from gapmf.em.history import History
+from gapmf.em.maximum import _levelled, certify, fit_maximum, improve
 from gapmf.em.start import perturbed_mean_start
-from gapmf.likelihood.rule import simplex_logs, simplex_rule
-from gapmf.likelihood.sizes import law_of_sizes
+from gapmf.likelihood.exact import simplex_logs, simplex_rule
 from strategies import problems
 
 # The rule and the slope

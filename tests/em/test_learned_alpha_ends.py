@@ -7,11 +7,10 @@ import pytest
 from learned_problems import MODES, STEPS, load
 
 from gapmf import GammaPoissonMF, GaP
-from gapmf.dispersion import LARGEST
-from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import Fit
-from gapmf.em.maximum import _to_the_bound, fit_maximum
-from gapmf.em.record import History
+from gapmf.em.alpha import LARGEST
+from gapmf.em.exact_em import Fit
+from gapmf.em.history import History
+from gapmf.em.maximum import _to_the_bound, certify, fit_maximum
 
 
 @pytest.mark.parametrize("algorithm", ["em-c", "exact"])

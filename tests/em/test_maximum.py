@@ -8,12 +8,10 @@ import pytest
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
-from gapmf.em.certificate import certify
-from gapmf.em.exact_moments import em_c_step
+from gapmf.em.exact_em import em_c_step
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.maximum import fit_maximum
-from gapmf.em.moves import improve
-from gapmf.em.record import History
+from gapmf.em.history import History
+from gapmf.em.maximum import certify, fit_maximum, improve
 from gapmf.em.start import random_start
 
 

@@ -10,10 +10,10 @@ from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em import monte_carlo
-from gapmf.em.record import History
+from gapmf.em.history import History
+from gapmf.em.settings import MONTE_CARLO, check_settings
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
-from gapmf.settings import MONTE_CARLO, check_settings
 
 ALGORITHMS = MONTE_CARLO
 

@@ -12,15 +12,15 @@ from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.gain import Gain, Point, gain
+from gapmf.em.history import History
+from gapmf.em.m_steps import update_c
 from gapmf.em.maximum import fit_maximum
 from gapmf.em.momentum import Momentum
-from gapmf.em.record import History
 from gapmf.em.schedules import Adaptive, Rule, Saem, Turn
 from gapmf.em.start import are_alike, mean_start, perturbed_mean_start, random_start
-from gapmf.engines.base import Sweeps
+from gapmf.engines.base import Statistics, Sweeps
 from gapmf.engines.local import LocalEngine
-from gapmf.kernels.momentum import roll_rows
-from gapmf.m_steps import Statistics, update_c
+from gapmf.kernels.dictionary import roll_rows
 
 
 def two_models(seed, *, learn=False):

@@ -13,12 +13,19 @@ from hypothesis import strategies as st
 
 from gapmf import GaP
 from gapmf.counts import check_counts
-from gapmf.engines.accounts import LEAST_SHARE, add_sums, finish, unit_for, units_for
 from gapmf.engines.base import State, Sweeps
-from gapmf.engines.local import LocalEngine, weigh
+from gapmf.engines.local import (
+    LEAST_SHARE,
+    LocalEngine,
+    add_sums,
+    scale_for,
+    scales_for,
+    to_statistics,
+    weigh,
+)
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.dictionary import settle_rows
-from gapmf.parallel import share_out
+from gapmf.kernels.dictionary import balance_rows
+from gapmf.parallel import map_reduce
 
 
 def uneven_counts(N=150, F=40, seed=0):
@@ -67,12 +74,12 @@ def test_parts_of_the_data_add_up_to_the_same_bits(cut, seed, expectations):
     sweeps = Sweeps(4, 2, expectations=expectations)
     engine = LocalEngine().load(counts, seed=3)
     whole = engine.advance(model, sweeps)
-    units = units_for(engine.totals, 30, model, sweeps)
+    scales = scales_for(engine.totals, 30, model, sweeps)
     parts = [
-        LocalEngine().load(counts[rows], seed=3, first_sample=first).collect(model, sweeps, units)
+        LocalEngine().load(counts[rows], seed=3, first_sample=first).collect(model, sweeps, scales)
         for rows, first in ((slice(0, cut), 0), (slice(cut, 30), cut))
     ]
-    total = finish(add_sums(parts), units, engine.totals, 30, model, sweeps)
+    total = to_statistics(add_sums(parts), scales, engine.totals, 30, model, sweeps)
     np.testing.assert_array_equal(total.c_sum, whole.c_sum)
     np.testing.assert_array_equal(total.h_sum, whole.h_sum)
     assert total.n_draws == whole.n_draws
@@ -148,7 +155,7 @@ def test_an_impossible_dictionary_is_refused_and_the_state_stays():
 
 def test_units_are_the_finest_that_keep_sums_exact():
     largest = np.array([0.0, 1.0, 3.0, 1e6, 2.0**40, 2.0**40 + 1, 1e30])
-    most = np.maximum(largest, 1.0) * unit_for(largest)
+    most = np.maximum(largest, 1.0) * scale_for(largest)
     assert (most <= 2.0**51).all()
     assert (most > 2.0**50).sum() == len(most)
 
@@ -157,7 +164,7 @@ def test_settling():
     """Rows sum exactly, by their largest entry; what is positive stays so; what is 0 too."""
     c = np.array([[3.0, 5.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0**40, 0.0]])
     W = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1e-300, 1.0, 0.0]])
-    settle_rows(c, W, np.array([9.0, 0.0, 2.0**40]), LEAST_SHARE)
+    balance_rows(c, W, np.array([9.0, 0.0, 2.0**40]), LEAST_SHARE)
     np.testing.assert_array_equal(
         c, [[3.0, 6.0, 0.0], [0.0, 0.0, 0.0], [2.0**7, 2.0**40 - 2.0**7, 0.0]]
     )
@@ -210,7 +217,7 @@ def test_an_error_in_a_thread_stops_the_others():
         done.append(task)
 
     with pytest.raises(RuntimeError, match="no"):
-        share_out(work, range(500), list, 3)
+        map_reduce(work, range(500), list, 3)
     assert len(done) < 50
 
 

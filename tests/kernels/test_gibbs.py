@@ -10,13 +10,13 @@ from scipy import stats
 
 import naive
 from chains import draws, one_sweep
+from component_sizes import law_of_sizes
 from gapmf import GaP
 from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.likelihood.posterior import posterior_moments
-from gapmf.likelihood.sizes import law_of_sizes
 
 REFUSE = 1e-4
 N_CHAINS = 2500

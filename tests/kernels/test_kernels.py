@@ -11,8 +11,9 @@ import pytest
 from scipy.special import gammaln
 
 import naive
-from gapmf.kernels import enumeration, polynomial, quadrature
-from gapmf.likelihood.rule import simplex_rule
+from gapmf.kernels import enumeration, polynomial
+from gapmf.kernels import quadrature_sums as quadrature
+from gapmf.likelihood.exact import simplex_rule
 
 
 def _problem(seed, F=3, K=3, most=4):

@@ -10,11 +10,11 @@ from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
+from gapmf.kernels.conditional_smc import estimate_above, make_room
 from gapmf.kernels.particles import make_particles
-from gapmf.kernels.reverse import estimate_above, make_room
 from gapmf.likelihood import chib
 from gapmf.likelihood.predictive import log_totals
-from gapmf.likelihood.sample import draw_shapes, take_sample
+from gapmf.likelihood.sample import draw_shapes, sample_of_row
 
 
 def some_steps():
@@ -46,7 +46,7 @@ def some_steps():
     model = GaP([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.5, 0.2, 0.0]], alpha=[0.5, 1.0, 3.0])
     ll = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=32)
     out += [ll.per_sample, ll.std_errors]
-    sample = take_sample(check_counts([[3, 20, 1]]), 0, model)
+    sample = sample_of_row(check_counts([[3, 20, 1]]), 0, model)
     key, name = np.uint64(1), 2
     shapes = draw_shapes(sample, np.ones(sample.alpha.size), key, name, 2, 4, 8)
     out += [shapes, chib.log_densities(sample, np.log(shapes[0]), key, name, 4)]

@@ -8,8 +8,17 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from gapmf.kernels.philox import ACTIVATIONS, RETRIES, SINGLY, U, address, pair
-from gapmf.kernels.variates import binomial, gamma, normal
+from gapmf.kernels.random import (
+    ACTIVATIONS,
+    RETRIES,
+    SINGLY,
+    U,
+    address,
+    binomial,
+    gamma,
+    normal,
+    pair,
+)
 
 REFUSE = 1e-4
 N = 200_000

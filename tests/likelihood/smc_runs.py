@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapmf import GaP, log_marginal_likelihood
-from gapmf.kernels import smc as kernel
+from gapmf.kernels import token_smc as kernel
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood import smc
 from gapmf.likelihood.exact import scaled_probabilities

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.special import logsumexp
 
+from component_sizes import law_of_sizes
 from gapmf import GaP, log_marginal_likelihood
+from gapmf.kernels.conditional_smc import estimate_above, make_room
 from gapmf.kernels.particles import make_particles
-from gapmf.kernels.reverse import estimate_above, make_room
 from gapmf.likelihood import chib, importance
-from gapmf.likelihood.estimates import log_mean, tail_shape
-from gapmf.likelihood.sample import draw_shapes, take_sample
-from gapmf.likelihood.sizes import law_of_sizes
+from gapmf.likelihood.result import log_mean, tail_shape
+from gapmf.likelihood.sample import draw_shapes, sample_of_row
 from strategies import some_problem
 
 METHODS = ("importance", "chib", "reverse")
@@ -48,7 +48,7 @@ def a_sample(W, alpha, v):
     model, v = GaP(W, alpha), np.atleast_2d(v)
     exact = log_marginal_likelihood(v, model)
     assert exact.std_error == 0.0
-    sample = take_sample(sp.csr_array(v), 0, model)
+    sample = sample_of_row(sp.csr_array(v), 0, model)
     factor = exact.total + float(model.alpha @ np.log1p(model.column_norms / model.beta))
     return model, sample, factor
 

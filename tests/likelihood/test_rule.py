@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln, logsumexp
 
-from gapmf.likelihood.rule import beta_rule, nodes_per_stick, simplex_rule
+from gapmf.likelihood.exact import beta_rule, nodes_per_stick, simplex_rule
 
 SHAPES = [
     (1.0, 1.0),

@@ -8,7 +8,7 @@ from smc_runs import a_data_set, estimates
 
 import naive
 from gapmf import GaP, NegativeMultinomial, log_marginal_likelihood
-from gapmf.kernels import smc as kernel
+from gapmf.kernels import token_smc as kernel
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood import smc
 from strategies import some_problem

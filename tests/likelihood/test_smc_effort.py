@@ -9,7 +9,7 @@ from smc_runs import a_data_set
 
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.likelihood import smc
-from gapmf.likelihood.streams import stream_names
+from gapmf.likelihood.sample import stream_keys
 
 FIRST_NAME = 16047000857053376359
 
@@ -147,8 +147,8 @@ def test_tiny_alpha_is_flagged():
 def test_names_of_streams_are_stable():
     """They must not change from one machine, process or version to the next."""
     rows = sp.csr_array(np.array([[0, 3, 0, 1], [3, 0, 0, 1]]))
-    first, second = (stream_names(rows, n, 8, smc.N_ISLANDS) for n in (0, 1))
+    first, second = (stream_keys(rows, n, 8, smc.N_ISLANDS) for n in (0, 1))
     assert len({*first, *second}) == 2 * smc.N_ISLANDS
     wide = sp.csr_array((rows.data, rows.indices.astype(np.int64), rows.indptr), rows.shape)
-    assert stream_names(wide, 0, 8, smc.N_ISLANDS) == first
+    assert stream_keys(wide, 0, 8, smc.N_ISLANDS) == first
     assert first[0] == FIRST_NAME

@@ -8,10 +8,10 @@ from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
+from gapmf.em.settings import check_settings
 from gapmf.ranks.refit import Refit
-from gapmf.ranks.report import Elimination, Worth
-from gapmf.ranks.score import score
-from gapmf.settings import check_settings
+from gapmf.ranks.report import BackwardElimination, Candidate
+from gapmf.ranks.score_test import score
 
 
 def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
@@ -131,7 +131,7 @@ def test_the_order_of_elimination():
         (3,): 80.0,
     }
 
-    class ByHand(Elimination):
+    class ByHand(BackwardElimination):
         asked = ()
         level = 0.0
 
@@ -186,9 +186,9 @@ def test_held_out_losses_do_not_add_up_unseen():
 
     def worth(K):  # each component less costs 0.9 errors of its difference from the next
         model = GaP(np.ones((2, K)))
-        return Worth(model, value([0.0]), value(noise * (K % 2) + 0.9 * error * K / 400.0))
+        return Candidate(model, value([0.0]), value(noise * (K % 2) + 0.9 * error * K / 400.0))
 
-    class ByHand(Elimination):
+    class ByHand(BackwardElimination):
         def without(self, full, k):
             return worth(full.model.n_components - 1)
 

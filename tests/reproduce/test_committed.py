@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gapmf.reproduce import FIGURES
-from gapmf.reproduce.runs import ALGORITHMS
+from gapmf.reproduce.cache import ALGORITHMS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 

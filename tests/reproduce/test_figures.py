@@ -11,7 +11,7 @@ from scipy import stats
 from gapmf import GaP
 from gapmf.datasets import paper_synthetic
 from gapmf.reproduce import FIGURES
-from gapmf.reproduce.runs import ALGORITHMS
+from gapmf.reproduce.cache import ALGORITHMS
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -130,7 +130,7 @@ def test_pictures_are_not_blank(quick):
     from matplotlib.colors import to_rgb
     from matplotlib.image import imread
 
-    from gapmf.reproduce.style import COLOURS
+    from gapmf.reproduce.results import COLOURS
 
     picture = imread(quick.folder / "fig3b.png")[:, :, :3]
     for colour in COLOURS.values():

@@ -6,10 +6,10 @@ import scipy.sparse as sp
 from figure_files import gapmf
 
 from gapmf.datasets import paper_synthetic
-from gapmf.reproduce import Order, Workshop, race
+from gapmf.reproduce import Options, ResultCache, race
+from gapmf.reproduce.cache import Protocol, read_rows, trace_run
 from gapmf.reproduce.race import Contender
-from gapmf.reproduce.runs import Protocol, follow, read_rows
-from gapmf.reproduce.style import styled
+from gapmf.reproduce.results import styled
 
 PROTOCOL = Protocol(n_components=3, n_iter=12, n_draws=4, n_burn_in=2, seed=0)
 
@@ -23,9 +23,9 @@ def X():
 
 @pytest.mark.parametrize("algorithm", ["mcem-c", "mcem-h"])
 def test_a_run_in_parts_is_the_run(X, algorithm, tmp_path):
-    whole = follow(X, algorithm, PROTOCOL, Workshop(tmp_path / "a"), "toy")
+    whole = trace_run(X, algorithm, PROTOCOL, ResultCache(tmp_path / "a"), "toy")
     parts = [
-        follow(X, algorithm, PROTOCOL, Workshop(tmp_path / "b"), "toy", until=n)
+        trace_run(X, algorithm, PROTOCOL, ResultCache(tmp_path / "b"), "toy", until=n)
         for n in (5, 5, 9, 20)
     ]
     assert [len(part) for part in parts] == [5, 5, 9, 12]
@@ -37,32 +37,32 @@ def test_a_run_in_parts_is_the_run(X, algorithm, tmp_path):
 
 
 def test_milestones_are_kept_in_files_of_their_own(X, tmp_path):
-    shop = Workshop(tmp_path)
-    trace = follow(X, "mcem-c", PROTOCOL, shop, "toy", until=6, milestones=(2, 5, 10))
+    cache = ResultCache(tmp_path)
+    trace = trace_run(X, "mcem-c", PROTOCOL, cache, "toy", until=6, milestones=(2, 5, 10))
     assert list(trace.W) == [2, 5]
-    trace = follow(X, "mcem-c", PROTOCOL, shop, "toy", milestones=(2, 5, 10))
+    trace = trace_run(X, "mcem-c", PROTOCOL, cache, "toy", milestones=(2, 5, 10))
     assert list(trace.W) == [2, 5, 10]
     np.testing.assert_allclose(trace.W[10].sum(axis=0), trace.norms[9])
 
 
 def test_stopping_keeps_what_there_is(X, tmp_path):
     """As Ctrl-C does; also when the file ends in the middle of a line."""
-    shop = Workshop(tmp_path)
+    cache = ResultCache(tmp_path)
 
     def tell(name, done, total):
         if done == 4:
-            shop.stop.set()
+            cache.stop.set()
 
-    shop.tell = tell
+    cache.tell = tell
     with pytest.raises(KeyboardInterrupt):
-        follow(X, "mcem-ch", PROTOCOL, shop, "toy")
+        trace_run(X, "mcem-ch", PROTOCOL, cache, "toy")
     (path,) = tmp_path.glob("*.rows")
     assert len(read_rows(path)) == 4
     with path.open("a") as file:
         file.write("1.5,0.3")
     assert len(read_rows(path)) == 4
-    trace = follow(X, "mcem-ch", PROTOCOL, Workshop(tmp_path), "toy")
-    again = follow(X, "mcem-ch", PROTOCOL, Workshop(tmp_path / "new"), "toy")
+    trace = trace_run(X, "mcem-ch", PROTOCOL, ResultCache(tmp_path), "toy")
+    again = trace_run(X, "mcem-ch", PROTOCOL, ResultCache(tmp_path / "new"), "toy")
     np.testing.assert_array_equal(trace.norms, again.norms)
 
 
@@ -75,9 +75,9 @@ def test_a_piece_is_made_once_and_for_its_settings(tmp_path):
 
     seconds = []
     for settings in ({"a": 1}, {"a": 1}, {"a": 2}):
-        shop = Workshop(tmp_path)
-        assert shop.take("piece", settings, make) == {"x": [1.5, None]}
-        seconds.append(shop.cpu_seconds)
+        cache = ResultCache(tmp_path)
+        assert cache.cached("piece", settings, make) == {"x": [1.5, None]}
+        seconds.append(cache.cpu_seconds)
     assert len(made) == 2
     assert seconds[0] == seconds[1] > 0.0
 
@@ -87,7 +87,7 @@ def test_a_contender_more_is_one_line(X, tmp_path, monkeypatch):
     monkeypatch.setattr(race, "CONTENDERS", (*race.CONTENDERS, more))
     monkeypatch.setattr(race, "load", lambda folder, part: sp.csr_array(X))
     config = race.Config(n_components=2, max_iter=5, max_sweeps=300)
-    outcome = race.run(config, Order(), Workshop(tmp_path))
+    outcome = race.run(config, Options(), ResultCache(tmp_path))
     assert "rough" in outcome.findings["alpha learned"]
     assert len(set(outcome.curves["contender"])) == 4
     with styled():

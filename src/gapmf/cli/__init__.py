@@ -17,8 +17,8 @@ from gapmf.cli.options import (
     Output,
     Seed,
     Smoothing,
-    as_options,
-    reads,
+    in_cli_words,
+    with_read_options,
 )
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def run() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    typer.echo(f"gapmf: {as_options(' '.join(message.split()))}", err=True)
+    typer.echo(f"gapmf: {in_cli_words(' '.join(message.split()))}", err=True)
     return code
 
 
@@ -103,15 +103,7 @@ def demo(
 
 
 @app.command()
-def paper(seed: Seed = 0) -> None:
-    """The paper's two data sets: their exact likelihood, and a fit of one."""
-    from gapmf.cli.paper import run
-
-    run(seed)
-
-
-@app.command()
-@reads
+@with_read_options
 def fit(
     data: Data,
     components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)],
@@ -155,7 +147,7 @@ def fit(
     Ctrl-C ends the fit with the model so far, and writes it. Example:
     gapmf fit docword.nips.txt.gz -k 20 --learn-alpha -o nips.gapmf
     """
-    from gapmf.cli.fitting import run
+    from gapmf.cli.fit_command import run
 
     parameters = {
         "n_components": components,
@@ -175,7 +167,7 @@ def fit(
 
 
 @app.command()
-@reads
+@with_read_options
 def score(
     model: Model,
     data: Data,
@@ -190,14 +182,14 @@ def score(
 
     Example: gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
     """
-    from gapmf.cli.asking import Asked
-    from gapmf.cli.asking import score as run
+    from gapmf.cli.predict import Request
+    from gapmf.cli.predict import score as run
 
-    run(Asked(model, data, reading, output, jobs, smoothing), json=json)
+    run(Request(model, data, reading, output, jobs, smoothing), json=json)
 
 
 @app.command()
-@reads
+@with_read_options
 def transform(
     model: Model,
     data: Data,
@@ -212,10 +204,10 @@ def transform(
 
     Example: gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
     """
-    from gapmf.cli.asking import Asked
-    from gapmf.cli.asking import transform as run
+    from gapmf.cli.predict import Request
+    from gapmf.cli.predict import transform as run
 
-    run(Asked(model, data, reading, output, jobs, smoothing), json=json)
+    run(Request(model, data, reading, output, jobs, smoothing), json=json)
 
 
 @app.command()
@@ -229,9 +221,9 @@ def topics(
 
     Example: gapmf topics nips.gapmf -n 15
     """
-    from gapmf.cli.topics import run
+    from gapmf.cli.inspect import run_topics
 
-    run(model, n, output, json=json)
+    run_topics(model, n, output, json=json)
 
 
 @app.command()
@@ -240,9 +232,9 @@ def info(model: Model, json: Json = False) -> None:
 
     Example: gapmf info nips.gapmf
     """
-    from gapmf.cli.info import run
+    from gapmf.cli.inspect import run_info
 
-    run(model, json=json)
+    run_info(model, json=json)
 
 
 @app.command()
@@ -310,6 +302,6 @@ def reproduce(
     gapmf reproduce fig3b -o figures
     """
     from gapmf.cli.reproduce import run
-    from gapmf.reproduce import Order
+    from gapmf.reproduce import Options
 
-    run(figure, output, Order(seed, data, iterations), jobs, quick=quick)
+    run(figure, output, Options(seed, data, iterations), jobs, quick=quick)

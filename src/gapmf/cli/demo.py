@@ -1,4 +1,7 @@
-"""`gapmf demo`: handwritten digits, from counts to components that can be defended."""
+"""Small grey pictures: as blocks of text, and as one file.
+
+`gapmf demo`: handwritten digits, from counts to components that can be defended.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,65 @@ from rich.table import Table
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 
-from gapmf.cli.data import warnings_said
-from gapmf.cli.pictures import blocks, check_picture, draw
+from gapmf.cli.files import echo_warnings
 from gapmf.counts import check_counts
+from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.files import check_folder, replace_file
 from gapmf.likelihood.predictive import document_completion, split_tokens
 from gapmf.ranks.report import RankReport
 
-Array = NDArray[np.float64]
+SUFFIXES = (".png", ".pdf", ".svg")
+SHADES = " ░▒▓█"
+_GAP = 3
+
+
+def blocks(pictures: NDArray[np.float64], titles: Sequence[str], width: int) -> str:
+    """Pictures (M, height, width) side by side, two characters a pixel, with their titles."""
+    across = 2 * pictures.shape[2]
+    per_row = max((width + _GAP) // (across + _GAP), 1)
+    lines = []
+    for first in range(0, len(pictures), per_row):
+        some = range(first, min(first + per_row, len(pictures)))
+        gap = " " * _GAP
+        lines.append(gap.join(titles[m].center(across)[:across] for m in some).rstrip())
+        rows = [_shaded(pictures[m]) for m in some]
+        lines += [gap.join(row).rstrip() for row in zip(*rows, strict=True)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _shaded(picture: NDArray[np.float64]) -> list[str]:
+    top = picture.max() or 1.0
+    level = np.minimum((picture / top * len(SHADES)).astype(int), len(SHADES) - 1)
+    return ["".join(SHADES[value] * 2 for value in row) for row in level]
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file that cannot be drawn to, before the work is done."""
+    if path.suffix not in SUFFIXES:
+        raise InvalidInputError(f"{path}: the picture must end in {', '.join(SUFFIXES)}")
+    check_folder(path)
+
+
+def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
+    """The same to a file, by its suffix; False if matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    per_row = min(6, len(pictures))
+    n_rows = -(-len(pictures) // per_row)
+    figure = Figure(figsize=(1.25 * per_row, 1.5 * n_rows), layout="constrained")
+    axes: Any = figure.subplots(n_rows, per_row, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for picture, title, ax in zip(pictures, titles, axes.flat, strict=False):
+        ax.imshow(picture, cmap="magma", interpolation="nearest")
+        ax.set_title(title, fontsize=9)
+    replace_file(path, lambda temporary: figure.savefig(temporary, dpi=150))
+    return True
+
 
 SIDE = 8
 _FLOOR = 1e-3  # of the mean picture in each prediction: no model may rule a count out
@@ -89,7 +144,7 @@ def _data(seed: int, size: Size) -> tuple[sp.csr_array, sp.csr_array]:
 def _fitted(
     K: int, train: sp.csr_array, size: Size, seed: int, jobs: int, *, verbose: int = 0
 ) -> GammaPoissonMF:
-    with warnings_said():
+    with echo_warnings():
         return GammaPoissonMF(
             K,
             learn_alpha="shared",
@@ -195,7 +250,7 @@ def _perplexity_of_nmf(K: int, train: sp.csr_array, test: sp.csr_array, seed: in
         K, solver="mu", beta_loss="kullback-leibler", init="nndsvda", max_iter=500,
         random_state=seed, tol=1e-4,
     )  # fmt: skip
-    with warnings_said():
+    with echo_warnings():
         nmf.fit(train.astype(float))
         # The halves of `document_completion`, from the same seed.
         shown, rest = split_tokens(test, 0.5, np.random.default_rng(seed))

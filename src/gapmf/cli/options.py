@@ -63,7 +63,7 @@ _PYTHON = re.compile(
 )
 
 
-def as_options(message: str) -> str:
+def in_cli_words(message: str) -> str:
     """Advice that is written for Python, in the words of the command line.
 
     >>> as_options("say header=False, delimiter=';' or sample_names=True")
@@ -81,7 +81,7 @@ def as_options(message: str) -> str:
     return _PYTHON.sub(option, message)
 
 
-def reads(command: Callable[..., None]) -> Callable[..., None]:
+def with_read_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `gapmf.read`; it gets those that were set as `reading`."""
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "reading"]

@@ -12,14 +12,14 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gapmf.cli.data import say
+from gapmf.cli.files import echo
 from gapmf.errors import InvalidInputError
 from gapmf.parallel import check_n_jobs
-from gapmf.reproduce import FIGURES, Order, Workshop, reproduce
+from gapmf.reproduce import FIGURES, Options, ResultCache, reproduce
 from gapmf.reproduce.nips import find_nips
 
 
-def run(figure: str, folder: Path, order: Order, jobs: int, *, quick: bool) -> None:
+def run(figure: str, folder: Path, options: Options, jobs: int, *, quick: bool) -> None:
     """Make one figure, or all of them."""
     if figure != "all" and figure not in FIGURES:
         raise InvalidInputError(
@@ -27,15 +27,15 @@ def run(figure: str, folder: Path, order: Order, jobs: int, *, quick: bool) -> N
         )
     names = list(FIGURES) if figure == "all" else [figure]
     if any(FIGURES[name].needs_nips for name in names):
-        find_nips(order.data)  # rather than after hours of other figures
+        find_nips(options.data)  # rather than after hours of other figures
     with _bar() as bar:
-        shop = Workshop(folder / "pieces", check_n_jobs(jobs), _Teller(bar))
-        with shop.alone(), _stopping(shop, folder):
+        cache = ResultCache(folder / "pieces", check_n_jobs(jobs), _PieceProgress(bar))
+        with cache.lock(), _stopping(cache, folder):
             for name in names:
-                reproduce(name, folder, order, quick=quick, shop=shop, say=say)
+                reproduce(name, folder, options, quick=quick, cache=cache, report=echo)
 
 
-class _Teller:
+class _PieceProgress:
     """A line of the progress display for each piece that is being made."""
 
     def __init__(self, bar: Progress) -> None:
@@ -53,18 +53,18 @@ class _Teller:
 
 
 @contextmanager
-def _stopping(shop: Workshop, folder: Path) -> Iterator[None]:
+def _stopping(cache: ResultCache, folder: Path) -> Iterator[None]:
     """Ctrl-C reaches the threads that work, too; what they made so far stays."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        shop.stop.set()
+        cache.stop.set()
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield
     except KeyboardInterrupt:
-        say(f"what was made so far is in {folder / 'pieces'}: the same command goes on from there")
+        echo(f"what was made so far is in {folder / 'pieces'}: the same command goes on from there")
         raise
     finally:
         signal.signal(signal.SIGINT, before)

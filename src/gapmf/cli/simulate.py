@@ -12,7 +12,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from gapmf.cli.data import say
+from gapmf.cli.files import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.files import check_folder, replace_file
@@ -58,7 +58,7 @@ def run(
     if truth is not None:
         arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
         replace_file(truth, lambda temporary: np.savez(temporary, **arrays))
-    say(
+    echo(
         f"{output}: {X.shape[0]:,} samples × {X.shape[1]:,} features from "
         f"{source.n_components} components, {int(X.sum()):,} counts"
     )

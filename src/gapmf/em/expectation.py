@@ -1,4 +1,7 @@
-"""The E-step without Monte Carlo: exact posterior sums, the likelihood and its gradient."""
+"""The E-step without Monte Carlo: exact posterior sums, the likelihood and its gradient.
+
+How often each component size L_kn has each value, expected exactly over a data set.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
+from gapmf.csr import distinct_rows, sum_entries, take_block
 from gapmf.distributions import log_one_plus, log_rising
-from gapmf.kernels import posterior
+from gapmf.engines.base import Statistics
+from gapmf.kernels import polynomial
+from gapmf.kernels import quadrature_sums as posterior
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.marginal import log_normaliser
-from gapmf.likelihood.plan import Work, columns_met, plan_quadrature, refuse_impossible
-from gapmf.m_steps import Statistics
+from gapmf.likelihood.planning import (
+    QuadratureBlock,
+    check_support,
+    cut_blocks,
+    group_by_support,
+    plan_quadrature,
+    predict,
+    refuse_work,
+    support,
+)
 from gapmf.model import GaP
 from gapmf.parallel import for_each
-from gapmf.rows import distinct_rows, sum_entries
-
-Array = NDArray[np.float64]
+from gapmf.types import Array, Index
 
 MAX_ITERATION_COST = 1e11  # operations an E-step: a minute or two of one core
 
@@ -92,7 +103,7 @@ class ExactExpectation:
         factorials = sum_entries(self.rows.indptr, gammaln(self.rows.data + 1.0))
         self._log_factorials = float(self.times @ factorials)
         self._pattern = self._meets = b""
-        self._works_kept: list[Work] = []
+        self._works_kept: list[QuadratureBlock] = []
 
     def learning(self, learn_alpha: str | None) -> ExactExpectation:
         """The same data, with α learned in another way."""
@@ -130,7 +141,7 @@ class ExactExpectation:
         works = self._works(model)
         first, second = np.zeros(self.n_features), np.zeros(self.n_features)
 
-        def compute(work: Work) -> tuple[Array, Array]:
+        def compute(work: QuadratureBlock) -> tuple[Array, Array]:
             x, times = self._inverse_rates(work, model)
             J = work.block.features.size
             place = work.block.indices
@@ -145,13 +156,13 @@ class ExactExpectation:
         r = first / N
         return r, np.sqrt(np.maximum(second / N - r**2, 0.0) / max(N - 1, 1))
 
-    def _works(self, model: GaP) -> list[Work]:
+    def _works(self, model: GaP) -> list[QuadratureBlock]:
         """The blocks, made anew only when other columns meet the samples than last time."""
         positive = model.W > 0
         pattern = positive.tobytes() + model.alpha.tobytes()
         if pattern != self._pattern:
-            refuse_impossible(self.rows, model.W)
-            meets = columns_met(self.rows, positive).tobytes() + model.alpha.tobytes()
+            check_support(self.rows, model.W)
+            meets = support(self.rows, positive).tobytes() + model.alpha.tobytes()
             if meets != self._meets:
                 what = f"an E-step with exact moments at {model.n_components} components"
                 self._works_kept = plan_quadrature(
@@ -166,10 +177,12 @@ class ExactExpectation:
             self._pattern, self._meets = pattern, meets
         return self._works_kept
 
-    def _sums(self, works: list[Work], model: GaP) -> list[tuple[float, Array, Array, Array]]:
+    def _sums(
+        self, works: list[QuadratureBlock], model: GaP
+    ) -> list[tuple[float, Array, Array, Array]]:
         """For each block: its part of the log-likelihood, of c_sum, ratio_sum and `rising`."""
 
-        def compute(work: Work) -> tuple[float, Array, Array, Array]:
+        def compute(work: QuadratureBlock) -> tuple[float, Array, Array, Array]:
             block, columns = work.block, work.columns
             times, n = self.times[work.members], self.totals[work.members].astype(float)
             rate = (model.column_norms + model.beta)[columns]
@@ -188,7 +201,7 @@ class ExactExpectation:
 
         return for_each(compute, works, self.n_jobs)
 
-    def _inverse_rates(self, work: Work, model: GaP) -> tuple[Array, Array]:
+    def _inverse_rates(self, work: QuadratureBlock, model: GaP) -> tuple[Array, Array]:
         """v_fn E[1/[Wh_n]_f | v_n] and the number of equal samples, for each entry of a block.
 
         1/[Wh]_f = 1/(s (Pθ)_f) with s ~ Gamma(A + |v|, 1) independent of θ, and Σ_k θ_k = 1.
@@ -203,7 +216,7 @@ class ExactExpectation:
             inverse = ratio.sum(axis=1) * np.exp(-log_scale)[block.indices]
         return block.counts * inverse / shape, self.times[row]
 
-    def _unmet(self, works: list[Work], model: GaP) -> Array:
+    def _unmet(self, works: list[QuadratureBlock], model: GaP) -> Array:
         """Σ_n v_fn E[h_kn / [Wh_n]_f] over the samples that column k cannot have produced.
 
         There h_kn keeps its prior, updated by having produced nothing, and is independent of
@@ -218,3 +231,55 @@ class ExactExpectation:
                 total = np.bincount(work.block.indices, times * x, work.block.features.size)
                 unmet[np.ix_(work.block.features, others)] += np.outer(total, mean[others])
         return unmet
+
+
+def expected_sizes(expect: ExactExpectation, model: GaP) -> Array:
+    """Σ_n P(L_kn = l | v_n) for l = 0 … max_n |v_n|: (K, max_n |v_n| + 1).
+
+    From the law of L itself, grown a token at a time: C(|v|+K, K) steps a sample. A component
+    that alone can have produced a sample has L = |v|, and one that cannot have, L = 0.
+    """
+    total = expect.totals
+    sizes = np.zeros((model.n_components, int(total.max(initial=0)) + 1))
+    tasks = plan_sizes(expect, model)
+    for members, columns in group_by_support(expect.rows, model.W):
+        others = np.setdiff1d(np.arange(model.n_components), columns)
+        sizes[others, 0] += expect.times[members].sum()
+        if columns.size == 1:
+            np.add.at(sizes[columns[0]], total[members], expect.times[members])
+
+    def compute(task: tuple[Index, Index]) -> Array:
+        members, columns = task
+        block = take_block(expect.rows, members)
+        rate = (model.column_norms + model.beta)[columns]
+        p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate)
+        part = np.zeros((columns.size, int(total[members].max()) + 1))
+        times, alpha = expect.times[members], model.alpha[columns]
+        polynomial.add_sizes(block.indptr, block.indices, block.counts, times, p, alpha, part)
+        return part
+
+    for (_, columns), part in zip(tasks, for_each(compute, tasks, expect.n_jobs), strict=True):
+        sizes[columns, : part.shape[1]] += part
+    return sizes
+
+
+def plan_sizes(expect: ExactExpectation, model: GaP) -> list[tuple[Index, Index]]:
+    """Blocks of samples that several columns can have produced, with those columns.
+
+    Refused before anything is computed when an E-step would take too long.
+    """
+    N, size = expect.rows.shape[0], np.diff(expect.rows.indptr)
+    cost = np.zeros(N)
+    groups = [group for group in group_by_support(expect.rows, model.W) if group[1].size > 1]
+    for members, columns in groups:
+        costs = predict(expect.rows[members], model.alpha[columns])
+        cost[members] = costs.operations[1]
+    what = f"an E-step with the law of L, to learn alpha, at {model.n_components} components"
+    refuse_work(what, float(cost.sum()), MAX_ITERATION_COST)
+    # A block has one array for all its samples, made for the largest: so they are of a size.
+    scale = np.ceil(4.0 * np.log2(np.maximum(expect.totals, 1))).astype(np.int64)
+    return [
+        (chosen, columns)
+        for members, columns in groups
+        for chosen in cut_blocks(members, scale, size, cost)
+    ]

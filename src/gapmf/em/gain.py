@@ -17,13 +17,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from gapmf.m_steps import Statistics
+from gapmf.engines.base import Statistics
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 SWEEPS_A_DRAW = 2.0  # of the chains, as independent draws go
 

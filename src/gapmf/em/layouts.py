@@ -7,9 +7,9 @@ from typing import Any
 import scipy.sparse as sp
 
 from gapmf.em.schedules import MOST_DRAWS
+from gapmf.em.settings import Settings
 from gapmf.em.walk import RESTARTS
 from gapmf.layout import MANY, Maybe, Number, Numbers, Whole
-from gapmf.settings import Settings
 
 
 def model_layout(F: int, K: int) -> dict[str, Any]:

@@ -1,21 +1,85 @@
-"""The maximum of the marginal likelihood itself."""
+"""How near a model is to a maximum of the likelihood, and what one column more would do.
+
+The maximum of the marginal likelihood itself.
+
+Moves from one maximum of the likelihood to a better one nearby.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
-from gapmf.dispersion import LARGEST, SMALLEST
-from gapmf.em.exact_moments import Fit, em_c_step, fit_em
+from gapmf.em.alpha import (
+    LARGEST,
+    SMALLEST,
+    Step,
+    lower_bound_step,
+    projected_alpha_slope,
+    with_alpha,
+)
+from gapmf.em.exact_em import Fit, em_c_step, fit_em
 from gapmf.em.expectation import ExactExpectation, Expectation
-from gapmf.em.learned import Step, lower_bound_step, with_alpha
-from gapmf.em.record import History
+from gapmf.em.history import History
 from gapmf.em.start import from_shares, shares_of
 from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
+from gapmf.types import Array
 
-Array = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Certificate:
+    """First-order conditions at a model, and the score test for one column more.
+
+    Attributes
+    ----------
+    projected_gradient : float
+        The largest first-order gain, in nats, from moving one share u_fk (the part of feature
+        f's mean count that component k explains) as far as it can go: up by a whole share, or
+        down to zero. When α is learned, also the largest |d log p/d log α_k| at fixed expected
+        counts, unless α_k is at a bound that it would cross. Zero at a maximum.
+    identity : float
+        The largest deviation from Σ_k (α_k/β_k) w_fk = v̄_f, relative to v̄_f, which holds at
+        every stationary point.
+    r, r_error : arrays, (F,)
+        The score test for one column more, and its standard error over samples. Where r_f > 1 a
+        new column would raise the likelihood, at first by N (α/β) (r_f − 1) nats a unit of
+        w_f. At the truth r_f is one on average, so it exceeds one somewhere nearly always; and
+        being of first order at an empty column it says nothing of how much there is to gain.
+    """
+
+    projected_gradient: float
+    identity: float
+    r: Array
+    r_error: Array
+
+
+def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None) -> Certificate:
+    """The certificate of a model for the data that `expect` holds; `at` is an E-step there."""
+    at = at or expect(model)
+    mean, seen = expect.mean_counts, expect.mean_counts > 0
+    with np.errstate(invalid="ignore"):  # inf · 0 where w is next to nothing
+        gradient = at.gradient[seen] * (model.beta / model.alpha) * mean[seen, None]
+        down = shares_of(model, mean)[seen] * gradient
+    moves = np.fmax(-gradient, down).max(initial=0.0)
+    useless = (at.gradient * model.W)[~seen]  # what explains no counts had better be zero
+    slopes = projected_alpha_slope(expect, model, at) if expect.learn_alpha else np.zeros(0)
+    expected = model.expected_counts()
+    deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
+    r, r_error = expect.score(model)
+    return Certificate(
+        projected_gradient=float(
+            max(moves, useless.max(initial=0.0), np.abs(slopes).max(initial=0.0))
+        ),
+        identity=float(max(deviation, expected[~seen].max(initial=0.0))),
+        r=r,
+        r_error=r_error,
+    )
 
 
 WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
@@ -226,3 +290,107 @@ class _Problem:
         """After each iteration of the optimiser: the history, and whether to stop."""
         if self._history.add(*self._at):
             raise StopIteration
+
+
+_SEED = 0.02  # the share of one feature from which a column is grown
+
+
+def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
+    """Exchange, level and regrow columns while it helps; the history ends with what is kept.
+
+    max_iter bounds the iterations of all climbs of the whole model together, which are in the
+    history; those with a column less, or with one α for all, are not.
+    """
+    last = len(history) + max_iter
+    helped = fit.model.n_components > 1 and expect.n_tokens > 0
+    moves: list[Move] = [*_exchanges(fit.model), _regrown]
+    if expect.learn_alpha:  # α moves along with W, so there is nothing to exchange
+        moves = [_levelled, _regrown] if expect.learn_alpha == "component" else [_regrown]
+    came_by: Move | None = None
+    while helped:
+        helped = False
+        for make in moves:
+            if make is came_by and make is not _regrown:
+                continue  # the same again would only lead back
+            room = last - len(history) - 1
+            if room < 1 or history.stopped or not fit.converged:
+                break
+            value = fit.expectation.log_likelihood
+            try:
+                other = fit_maximum(
+                    expect,
+                    make(expect, fit.model, room),
+                    max_iter=room,
+                    history=history,
+                    warm_up=0,
+                    beat=value,
+                )
+            except TooCostlyError:
+                continue  # it leads to an α whose E-steps cost too much: the fit stays
+            gain = other.expectation.log_likelihood - value
+            if other.converged and gain > 1e-6:
+                fit, helped, came_by = other, True, make
+                break
+    if history.model is not fit.model and not history.stopped:
+        history.add(fit.model, fit.expectation.log_likelihood)
+    return fit
+
+
+Move = Callable[[ExactExpectation, GaP, int], GaP]
+
+
+def _exchanges(model: GaP) -> list[Move]:
+    """Exchanges of the roles of two columns, for every pair with unequal α.
+
+    With unequal α the likelihood knows which column is which, and every assignment of α to the
+    columns' directions is a basin of its own.
+    """
+    pairs = combinations(range(model.n_components), 2)
+    return [partial(_exchanged, pair=pair) for pair in pairs if np.ptp(model.alpha[list(pair)]) > 0]
+
+
+def _exchanged(expect: ExactExpectation, model: GaP, room: int, *, pair: tuple[int, int]) -> GaP:
+    """The model with the shares of two columns exchanged."""
+    mean = expect.mean_counts
+    shares = np.where(mean[:, None] > 0, shares_of(model, mean), 1.0)
+    shares[:, pair] = shares[:, pair[::-1]]
+    return GaP(from_shares(shares, mean, model.alpha, model.beta), model.alpha, model.beta)
+
+
+def _levelled(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
+    """The best model with one α for all components that a climb from here finds.
+
+    A column with a small α can be caught explaining a few samples only; where all have the same
+    α none can, and what is best there is a start that the fit must not fall behind.
+    """
+    alpha = np.full_like(model.alpha, np.exp(model.shares @ np.log(model.alpha)))
+    shares = shares_of(model, expect.mean_counts)
+    shares = np.where(expect.mean_counts[:, None] > 0, shares, 1.0)
+    level = GaP(from_shares(shares, expect.mean_counts, alpha, model.beta), alpha, model.beta)
+    together = expect.learning("shared")
+    return fit_maximum(together, level, max_iter=max_iter, history=History()).model
+
+
+def _regrown(expect: ExactExpectation, model: GaP, max_iter: int) -> GaP:
+    """The best model without the smallest column, and that column anew, almost empty.
+
+    The spare column of an over-specified model has several places to be, maxima a few
+    hundredths of a nat apart; grown from almost nothing where the score r_f is largest, it
+    finds the best of them far more often than random starts do.
+    """
+    k = int(model.shares.argmin())
+    others = np.delete(np.arange(model.n_components), k)
+    mean, alpha, beta = expect.mean_counts, model.alpha, model.beta
+    shares = shares_of(model, mean)
+    left = np.where(shares[:, others].sum(axis=1, keepdims=True) > 0, shares[:, others], 1.0)
+    smaller = GaP(from_shares(left, mean, alpha[others], beta[others]), alpha[others], beta[others])
+    without = fit_maximum(expect, smaller, max_iter=max_iter, history=History(), warm_up=5).model
+    grown = np.ones_like(shares)
+    grown[mean > 0, k] = 0.0
+    grown[np.ix_(mean > 0, others)] = shares_of(without, mean)[mean > 0]
+    grown[int(expect.score(without)[0].argmax()), k] = _SEED
+    alpha = alpha.copy()
+    alpha[others] = without.alpha
+    if expect.learn_alpha:  # a column anew: what its α was belongs to the place that it had
+        alpha[k] = np.exp(np.log(without.alpha).mean())
+    return GaP(from_shares(grown, mean, alpha, beta), alpha, beta)

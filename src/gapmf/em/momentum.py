@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gapmf.dispersion import LARGEST, SMALLEST
-from gapmf.kernels.momentum import LARGEST_PUSH, roll_rows
+from gapmf.em.alpha import LARGEST, SMALLEST
+from gapmf.kernels.dictionary import LARGEST_PUSH, roll_rows
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 
 class Momentum:

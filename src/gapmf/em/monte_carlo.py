@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gapmf.dispersion import fit_alpha
 from gapmf.em import start
-from gapmf.em.record import History
+from gapmf.em.alpha import fit_alpha
+from gapmf.em.history import History
+from gapmf.em.m_steps import update_c, update_ch
 from gapmf.em.schedules import Adaptive, MStep, Pace, Rule, Saem
-from gapmf.em.state import Tree, pack_model, unpack_model
+from gapmf.em.settings import Settings
+from gapmf.em.state import pack_model, unpack_model
 from gapmf.em.walk import Keep, Outcome, Walk
-from gapmf.engines.base import Engine, Sweeps
-from gapmf.m_steps import Statistics, update_c, update_ch
+from gapmf.engines.base import Engine, Statistics, Sweeps
 from gapmf.model import GaP
-from gapmf.settings import Settings
-
-Array = NDArray[np.float64]
+from gapmf.types import Tree
 
 # An estimate is uncertain by about half a nat a parameter: a tenth of that is little.
 NATS_A_PARAMETER = 5e3  # times tol

@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from gapmf.em.gain import Gain
 from gapmf.em.momentum import Momentum
 from gapmf.em.state import pack_statistics, unpack_statistics
-from gapmf.m_steps import Statistics
+from gapmf.engines.base import Statistics
 from gapmf.model import GaP
+from gapmf.types import Array, Tree
 
-Array = NDArray[np.float64]
 MStep = Callable[[Statistics, GaP], GaP]
-Tree = dict[str, Any]
 
 ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
 MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gapmf.m_steps import Statistics
+from gapmf.engines.base import Statistics
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 
 def from_shares(shares: Array, mean_counts: Array, alpha: Array, beta: Array) -> Array:

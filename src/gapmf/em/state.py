@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from gapmf.em.gain import Point
+from gapmf.engines.base import Statistics
 from gapmf.errors import InvalidInputError
 from gapmf.layout import Numbers, Whole, check_layout
-from gapmf.m_steps import Statistics
 from gapmf.model import GaP
-
-Tree = dict[str, Any]
+from gapmf.types import Tree
 
 # NumPy does not check what it is given as a state, and may read elsewhere.
 _HALF = {"has_uint32": Whole(0, 1), "uinteger": Whole(0, 2**32 - 1)}

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gapmf.em.gain import Point, gain
-from gapmf.em.record import History
-from gapmf.em.schedules import Pace, Rule, Tree, Turn
+from gapmf.em.history import History
+from gapmf.em.schedules import Pace, Rule, Turn
 from gapmf.em.start import are_alike
 from gapmf.em.state import (
     pack_model,
@@ -21,9 +21,9 @@ from gapmf.em.state import (
     unpack_point,
     unpack_statistics,
 )
-from gapmf.engines.base import Engine, Sweeps
-from gapmf.m_steps import Statistics
+from gapmf.engines.base import Engine, Statistics, Sweeps
 from gapmf.model import GaP
+from gapmf.types import Tree
 
 RESTARTS = 2  # at a random point, when all components stay alike
 

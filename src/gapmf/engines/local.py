@@ -1,35 +1,100 @@
-"""The engine of one machine: threads over blocks of samples."""
+"""From the kernels' whole numbers to statistics: units, sums of parts, and the final account.
+
+Units depend on the whole data. Parts of it, summed in the same units, add up to the same bits
+wherever they were drawn; rounding is settled once, when everything has been added.
+
+The engine of one machine: threads over blocks of samples.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.engines.accounts import add_sums, finish, units_for
-from gapmf.engines.base import State, Sweeps
+from gapmf.csr import sum_entries
+from gapmf.engines.base import State, Statistics, Sweeps
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.desk import (
-    AT_ONCE,
-    Columns,
-    Desk,
-    Kept,
-    Plan,
-    Sums,
-    Units,
-    Weights,
-    make_desk,
-)
-from gapmf.kernels.dictionary import scale_rows
+from gapmf.kernels.dictionary import balance_rows, scale_rows
 from gapmf.kernels.gibbs import advance
-from gapmf.kernels.lanes import lay_out
-from gapmf.kernels.sums import add_by_feature
-from gapmf.m_steps import Statistics
+from gapmf.kernels.gibbs_layout import (
+    AT_ONCE,
+    ByFeature,
+    Deferred,
+    EStepPlan,
+    Scales,
+    Sums,
+    Weights,
+    Workspace,
+    build_lanes,
+    make_workspace,
+)
+from gapmf.kernels.gibbs_loops import add_by_feature
 from gapmf.model import GaP
-from gapmf.parallel import check_n_jobs, share_out
-from gapmf.rows import sum_entries
+from gapmf.parallel import check_n_jobs, map_reduce
+from gapmf.types import Array
+
+EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.sums
+# The share of a feature's counts that an expectation is never rounded below. An entry of W that
+# becomes 0 never returns, and during a fit many want to: on documents that costs more likelihood
+# than Monte Carlo noise does.
+LEAST_SHARE = 2.0**-33
+
+
+def scale_for(largest: Array) -> Array:
+    """The finest powers of two for which sums up to `largest` stay exact."""
+    bits = EXACT_BITS - np.ceil(np.log2(np.maximum(largest, 1.0)))
+    return np.asarray(2.0**bits)
+
+
+def check_totals(totals: Array, n_draws: int) -> None:
+    """Refuse counts whose sums a double cannot hold exactly."""
+    if n_draws * totals.max(initial=0.0) > 2.0**53:
+        f = int(totals.argmax())
+        raise InvalidInputError(
+            f"the counts of feature {f} add up to {totals[f]:.3g}, times {n_draws} draws: "
+            "sums above 2**53 are not exact; scale the counts down"
+        )
+
+
+def scales_for(totals: Array, n_samples: int, model: GaP, sweeps: Sweeps) -> Scales:
+    """Units for an E-step of data with these totals of features, and so many samples."""
+    J = sweeps.n_draws
+    check_totals(totals, J)
+    c = scale_for(J * totals) if sweeps.expectations else np.ones_like(totals)
+    # Σ g of component k is Gamma with a shape of at most this; four times that, and some more
+    # for small shapes, it does not exceed.
+    shapes = J * (totals.sum() + n_samples * (model.alpha + 10.0))
+    return Scales(c, scale_for(4.0 * shapes), float(scale_for(np.array(J * n_samples))))
+
+
+def add_sums(parts: Sequence[Sums]) -> Sums:
+    """Sums of parts of the data, in the same units; the first one is added to."""
+    for part in parts[1:]:
+        for total, share in zip(parts[0], part, strict=True):
+            np.add(total, share, out=total)
+    return parts[0]
+
+
+def to_statistics(
+    sums: Sums, scales: Scales, totals: Array, n_samples: int, model: GaP, sweeps: Sweeps
+) -> Statistics:
+    """The statistics of all samples, from the sums over all of them."""
+    K = model.n_components
+    c = sums.c.reshape(totals.size, -1)[:, :K]
+    if sweeps.expectations:
+        balance_rows(c, model.W, totals * sweeps.n_draws * scales.c, LEAST_SHARE)
+    g = (sums.g[:K] + sums.g[K:] / scales.g_low) / scales.g
+    return Statistics(
+        c_sum=c / scales.c[:, None],
+        h_sum=g / (model.column_norms + model.beta),
+        n_draws=float(sweeps.n_draws * n_samples),
+        sizes=sums.sizes if sweeps.sizes else None,
+    )
+
 
 HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
@@ -66,12 +131,12 @@ def weigh(model: GaP) -> Weights:
     return Weights(rows.ravel(), model.alpha, np.exp(log_first - log_first.max()))
 
 
-def columns_of(X: sp.csr_array) -> Columns:
+def entries_by_feature(X: sp.csr_array) -> ByFeature:
     """The entries of X by feature."""
     entries = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
     place = np.empty(X.nnz, dtype=np.int64)
     place[entries.data] = np.arange(X.nnz)
-    return Columns(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
+    return ByFeature(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
 
 
 class LocalEngine:
@@ -108,8 +173,10 @@ class LocalEngine:
         """
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
-        self._lanes = lay_out(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY)
-        self._columns = columns_of(X)
+        self._lanes = build_lanes(
+            X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY
+        )
+        self._columns = entries_by_feature(X)
         lanes = self._lanes
         n_lanes = np.diff(lanes.start)
         n_tokens = n_lanes + 3 * lanes.fours + lanes.twos
@@ -154,18 +221,18 @@ class LocalEngine:
 
     def advance(self, model: GaP, sweeps: Sweeps) -> Statistics:
         """One E-step from the present state. If it is interrupted the state is as before."""
-        units = units_for(self._totals, self.n_samples, model, sweeps)
-        sums, state = self._draw(model, sweeps, units)
-        statistics = finish(sums, units, self._totals, self.n_samples, model, sweeps)
+        scales = scales_for(self._totals, self.n_samples, model, sweeps)
+        sums, state = self._draw(model, sweeps, scales)
+        statistics = to_statistics(sums, scales, self._totals, self.n_samples, model, sweeps)
         self._state = state
         return statistics
 
-    def collect(self, model: GaP, sweeps: Sweeps, units: Units) -> Sums:
+    def collect(self, model: GaP, sweeps: Sweeps, scales: Scales) -> Sums:
         """`advance`, as a part of larger data: sums in the units of the whole, to be added."""
-        sums, self._state = self._draw(model, sweeps, units)
+        sums, self._state = self._draw(model, sweeps, scales)
         return sums
 
-    def _draw(self, model: GaP, sweeps: Sweeps, units: Units) -> tuple[Sums, State]:
+    def _draw(self, model: GaP, sweeps: Sweeps, scales: Scales) -> tuple[Sums, State]:
         check_model(model, self._totals)
         K = model.n_components
         L = self._state.L
@@ -178,7 +245,7 @@ class LocalEngine:
         new_L = np.empty_like(L)
         weights = weigh(model)
         iteration = self._state.iteration
-        plan = Plan(
+        plan = EStepPlan(
             seed=self._seed,
             iteration=iteration,
             first_sample=self._first_sample,
@@ -192,40 +259,40 @@ class LocalEngine:
 
         lanes, columns = self._lanes, self._columns
 
-        def new_place() -> tuple[Desk, Sums]:
+        def new_place() -> tuple[Workspace, Sums]:
             sizes = np.zeros((K, most), dtype=np.int64)
             sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
-            return make_desk(*self._largest, K, plan), sums
+            return make_workspace(*self._largest, K, plan), sums
 
-        def work(block: tuple[int, int], place: tuple[Desk, Sums]) -> None:
-            desk, sums = place
-            advance(*block, lanes, columns, weights, plan, units, L, new_L, desk, kept, sums)
+        def work(block: tuple[int, int], place: tuple[Workspace, Sums]) -> None:
+            workspace, sums = place
+            advance(*block, lanes, columns, weights, plan, scales, L, new_L, workspace, kept, sums)
 
         blocks = self._blocks(self._work, K * plan.n_sweeps)
-        places = share_out(work, blocks, new_place, self._n_threads)
+        places = map_reduce(work, blocks, new_place, self._n_threads)
         sums = add_sums([place[1] for place in places])
         if kept.ratio.size:
-            self._add_kept(kept, weights, units, sums)
+            self._add_kept(kept, weights, scales, sums)
         return sums, State(new_L, iteration + 1)
 
-    def _kept(self, weights: Weights, sweeps: Sweeps) -> Kept:
+    def _kept(self, weights: Weights, sweeps: Sweeps) -> Deferred:
         """Room for what one accumulated sweep leaves."""
         one = sweeps.expectations and sweeps.n_draws == 1
         K4 = weights.rows.size // self._totals.size
-        return Kept(
+        return Deferred(
             np.empty(self._columns.place.size if one else 0, dtype=np.float32),
             np.empty(self.n_samples * K4 if one else 0, dtype=np.float32),
         )
 
-    def _add_kept(self, kept: Kept, weights: Weights, units: Units, sums: Sums) -> None:
+    def _add_kept(self, kept: Deferred, weights: Weights, scales: Scales, sums: Sums) -> None:
         """Add it by feature; threads write to different rows of Σ C."""
         K4 = weights.rows.size // self._totals.size
 
         def work(block: tuple[int, int], _: None) -> None:
-            add_by_feature(*block, self._columns, kept, weights.rows, units.c, K4, sums.c)
+            add_by_feature(*block, self._columns, kept, weights.rows, scales.c, K4, sums.c)
 
         blocks = self._blocks(self._columns.start[1:].astype(np.float64), K4)
-        share_out(work, blocks, lambda: None, self._n_threads)
+        map_reduce(work, blocks, lambda: None, self._n_threads)
 
     def _most_tokens(self, K: int) -> int:
         """max_n |v_n|, if a histogram up to there fits in memory."""

@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 
-from gapmf.kernels.compiled import kernel
-from gapmf.kernels.moves import move, padded, reallocate
-from gapmf.kernels.particles import put, tick
-from gapmf.kernels.philox import U, pair, uniform
-from gapmf.kernels.smc import estimate, lay_out, resample
+from gapmf.kernels.jit import kernel
+from gapmf.kernels.particles import move, padded, put, reallocate, tick
+from gapmf.kernels.random import U, pair, uniform
+from gapmf.kernels.token_smc import estimate, load_sample, resample
 
 
 @kernel()
@@ -88,7 +87,7 @@ def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start
     J, P = features.size, at.weight.size
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
-    K = lay_out(features, counts, p, alpha, stream, at)
+    K = load_sample(features, counts, p, alpha, stream, at)
     for j in range(J):
         at.placed[j] = counts[j]
     put(at.g, 0, padded(K) * P, 0.0)

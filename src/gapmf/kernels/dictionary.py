@@ -1,10 +1,13 @@
-"""Passes over F × K arrays before and after the sweeps, each in one go."""
+"""Passes over F × K arrays before and after the sweeps, each in one go.
+
+A step with momentum, for all entries of a dictionary in one pass over it.
+"""
 
 from __future__ import annotations
 
 import math
 
-from gapmf.kernels.compiled import kernel
+from gapmf.kernels.jit import kernel
 
 
 @kernel()
@@ -20,7 +23,7 @@ def scale_rows(W, rate, out):
 
 
 @kernel()
-def settle_rows(c, W, expected, least_share):
+def balance_rows(c, W, expected, least_share):
     """Entries where w_fk > 0 stay above a share of their row, which sums to `expected` exactly.
 
     What a row is off by goes to its largest entry.
@@ -35,3 +38,48 @@ def settle_rows(c, W, expected, least_share):
             if c[f, k] > c[f, largest]:
                 largest = k
         c[f, largest] += expected[f] - total
+
+
+LARGEST_PUSH = math.e  # momentum alone changes no entry by more than this factor
+LARGEST_FACTOR = 1e100  # finite, whatever small number a step began at
+
+
+@kernel(error_model="numpy")
+def push(means, factors, kept):
+    """means[k] *= factors[k]^kept, which is at most LARGEST_PUSH either way."""
+    for k in range(means.size):
+        if kept == 0.75:  # where most fits spend their time: without a pow
+            factor = math.sqrt(factors[k]) * math.sqrt(math.sqrt(factors[k]))
+        else:
+            factor = factors[k] ** kept
+        means[k] *= min(max(factor, 1.0 / LARGEST_PUSH), LARGEST_PUSH)
+
+
+@kernel(error_model="numpy")
+def roll_rows(means, before, factors, kept, floor, mean_counts):
+    """Move `means`, which EM proposes after `before`, on by what the last step did.
+
+    `factors` are what the last step multiplied entries by, and become what this one did; their
+    power `kept` is taken again. No positive entry stays below the share `floor` of its row; where
+    mean_counts (F,), or an empty array, has an entry the row is scaled to it.
+    """
+    F, K = means.shape
+    for f in range(F):
+        push(means[f], factors[f], kept)
+        total = 0.0
+        for k in range(K):
+            total += means[f, k]
+        least = floor * total
+        total = 0.0
+        for k in range(K):
+            low = (means[f, k] > 0.0) & (means[f, k] < least)
+            means[f, k] = least if low else means[f, k]
+            factors[f, k] = 0.0 if low else 1.0
+            total += means[f, k]
+        scale = mean_counts[f] / total if mean_counts.size > 0 and total > 0.0 else 1.0
+        for k in range(K):
+            means[f, k] *= scale
+            # Lifted entries do not move, and what is zero stays there.
+            moves = (factors[f, k] > 0.0) & (means[f, k] > 0.0) & (before[f, k] > 0.0)
+            ratio = means[f, k] / (before[f, k] if moves else 1.0)
+            factors[f, k] = min(ratio, LARGEST_FACTOR) if moves else 1.0

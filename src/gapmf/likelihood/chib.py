@@ -13,24 +13,15 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.draws import (
-    N_PASSES,
-    draw_passes,
-    estimate_each,
-    pilot_cost,
-    pilot_shapes,
-)
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, log_mean
-from gapmf.likelihood.sample import Sample, sweep_cost
-from gapmf.likelihood.streams import CHIB, stream_names
+from gapmf.likelihood.guide import N_PASSES, draw_passes, estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.result import LARGEST_STD_ERROR, Estimates, Mean, log_mean
+from gapmf.likelihood.sample import CHIB, Sample, stream_keys, sweep_cost
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 N_PASSING = 128  # chains through g*
 N_SWEEPS = 32  # of each of these
@@ -54,7 +45,7 @@ def log_factors(
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
         point = fixed_point(pilot_shapes(rows, n, sample, guide, seed, N_PILOT))
-        passing, *free = stream_names(rows, n, CHIB, 1 + N_PASSES)
+        passing, *free = stream_keys(rows, n, CHIB, 1 + N_PASSES)
         joint = float(sample.log_density(point[None])[0])
         below = log_mean(joint - log_densities(sample, point, seed, passing, n_chains))
         above = from_above(sample, guide, point, joint, seed, free)

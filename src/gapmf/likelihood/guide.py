@@ -1,25 +1,111 @@
-"""A guide for sequential Monte Carlo: how large the components of a sample are likely to be."""
+"""Posterior draws of the component sizes: chains that start where guided passes have come to.
+
+Gibbs chains alone stay in the mode in which they begin when α is small, however long they are: so
+where they begin is what matters, and how many there are.
+
+A guide for sequential Monte Carlo: how large the components of a sample are likely to be.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from gapmf.likelihood.estimates import FEWEST_BIRTHS, births
-from gapmf.likelihood.sample import Sample, draw_shapes, pass_cost, sweep_cost, take_sample
-from gapmf.likelihood.streams import GUIDE, stream_names
+from gapmf.likelihood.result import FEWEST_BIRTHS, Estimates, Mean, expected_first_tokens
+from gapmf.likelihood.sample import (
+    CHAINS,
+    GUIDE,
+    Sample,
+    draw_shapes,
+    pass_cost,
+    sample_of_row,
+    stream_keys,
+    sweep_cost,
+)
 from gapmf.model import GaP
 from gapmf.parallel import for_each
+from gapmf.types import Array
 
-Array = NDArray[np.float64]
+N_CHAINS = 64  # side by side: fewer take nearly as long
+N_BURN_IN = 8
+N_PASSES = 2  # over the tokens, from which the chains start
+
+
+def draw_passes(
+    sample: Sample,
+    guide: Array,
+    key: np.uint64,
+    names: list[int],
+    n_draws: int,
+    n_chains: int = N_CHAINS,
+) -> Array:
+    """Draws of α + L from independent passes, one a name: (passes, n_draws, chains of each, K).
+
+    Chains that start from one pass have ancestors in common.
+    """
+    each = n_chains // len(names)
+    drawn = [draw_shapes(sample, guide, key, name, n_draws, each, N_BURN_IN) for name in names]
+    return np.stack(drawn).reshape(len(names), n_draws, each, sample.alpha.size)
+
+
+def pilot_shapes(
+    rows: sp.csr_array,
+    n: int,
+    sample: Sample,
+    guide: Array,
+    key: np.uint64,
+    n_draws: int,
+    n_chains: int = N_CHAINS,
+    n_passes: int = N_PASSES,
+) -> Array:
+    """Draws for the design of an estimator, from streams of their own: see `draw_passes`."""
+    names = stream_keys(rows, n, CHAINS, n_passes)
+    return draw_passes(sample, guide, key, names, n_draws, n_chains)
+
+
+def pilot_cost(rows: sp.csr_array, K: int, n_draws: int, n_chains: int = N_CHAINS) -> Array:
+    """Operations for `pilot_shapes`, sample by sample, about a nanosecond each."""
+    sweeps = sweep_cost(rows, K) * n_chains * (N_BURN_IN + n_draws)
+    return pass_cost(rows, K, n_chains) + sweeps + guide_cost(rows, K, n_chains)
+
+
+def estimate_each(
+    rows: sp.csr_array,
+    model: GaP,
+    estimate: Callable[[int, Sample, Array], Mean],
+    seed: np.uint64,
+    n_jobs: int | None,
+    n_chains: int = N_CHAINS,
+) -> Estimates:
+    """The estimates of all samples, each by itself, from that of a row's number, sample and guide.
+
+    n_chains is what the draws that an estimate is made from come from.
+    """
+    N = rows.shape[0]
+    result = Estimates.empty(N)
+
+    def work(n: int) -> None:
+        sample = sample_of_row(rows, n, model)
+        own = guide(rows, n, sample, seed, n_chains)
+        found = estimate(n, sample, own)
+        for array, value in zip(result, found, strict=True):
+            array[n] = value
+        result.values[n] += sample.constant
+        result.reliable[n] &= not may_miss_a_mode(sample, own, n_chains)
+
+    with threadpool_limits(1, "blas"):  # the threads are ours
+        for_each(work, range(N), n_jobs)
+    return result
+
 
 SURENESS = 0.5  # that α and guide together may have, as a part of the posterior's own
 MOST = 30.0  # of Σ_k α_k, all of a guide together
 N_SWEEPS = 1
-N_PASSES = 2  # over the tokens, from which the chains start
 _CHAINS = (64, 256)  # at least, and at most
 _PART = 4  # of the particles that are guided, one in so many
 
@@ -43,8 +129,8 @@ def guides(
     def work(n: int) -> None:
         if rows.indptr[n + 1] == rows.indptr[n]:
             return
-        sample = take_sample(rows, n, model)
-        if sample.leaves_a_choice():
+        sample = sample_of_row(rows, n, model)
+        if sample.is_ambiguous():
             found[n, sample.columns] = guide(rows, n, sample, seed, n_particles)
 
     for_each(work, range(N), n_jobs)
@@ -57,7 +143,7 @@ def guide(rows: sp.csr_array, n: int, sample: Sample, seed: np.uint64, n_particl
     nothing = np.zeros(sample.alpha.size)
     drawn = [
         draw_shapes(sample, nothing, seed, name, N_SWEEPS, each, N_SWEEPS)
-        for name in stream_names(rows, n, GUIDE, N_PASSES)
+        for name in stream_keys(rows, n, GUIDE, N_PASSES)
     ]
     shapes = np.concatenate(drawn)
     sizes = np.maximum(shapes.mean(axis=0) - sample.alpha, 0.0)
@@ -84,7 +170,7 @@ def guide_cost(rows: sp.csr_array, K: int, n_particles: int) -> Array:
     return pass_cost(rows, K, chains) + 2 * N_SWEEPS * chains * sweep_cost(rows, K)
 
 
-def births_are_rare(
+def few_first_tokens(
     alpha: Array,
     mass: Array,
     guiding: Array,
@@ -98,8 +184,8 @@ def births_are_rare(
     guide comes from see α, the particles the guide as well, in which components that those have
     missed have no part.
     """
-    parts = n_chains * births(alpha, mass, total)
-    parts = parts + n_particles * births(alpha, mass + guiding, total)
+    parts = n_chains * expected_first_tokens(alpha, mass, total)
+    parts = parts + n_particles * expected_first_tokens(alpha, mass + guiding, total)
     return np.asarray(parts < FEWEST_BIRTHS)
 
 
@@ -107,8 +193,8 @@ def may_miss_a_mode(sample: Sample, guide: Array, n_particles: int) -> bool:
     """Whether so many particles or chains with this guide may all have missed a mode."""
     alpha, total = sample.alpha, np.asarray(float(sample.counts.sum()))
     chains = n_chains(n_particles)
-    rare = births_are_rare(alpha.min(), alpha.sum(), guide.sum(), total, n_particles, chains)
-    return sample.leaves_a_choice() and bool(rare)
+    rare = few_first_tokens(alpha.min(), alpha.sum(), guide.sum(), total, n_particles, chains)
+    return sample.is_ambiguous() and bool(rare)
 
 
 def n_chains(n_particles: int) -> int:

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from gapmf.likelihood.draws import N_CHAINS, estimate_each, pilot_cost, pilot_shapes
-from gapmf.likelihood.estimates import Estimates, Mean, log_mean
-from gapmf.likelihood.sample import LARGEST_LOG, Sample
-from gapmf.likelihood.streams import IMPORTANCE, stream_names
+from gapmf.likelihood.guide import N_CHAINS, estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.result import Estimates, Mean, log_mean
+from gapmf.likelihood.sample import IMPORTANCE, LARGEST_LOG, Sample, stream_keys
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 N_POINTS = 1024
 N_GAMMAS = 128  # draws of L at which there is a Gamma
@@ -41,7 +38,7 @@ def log_factors(
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
         pilot = pilot_shapes(rows, n, sample, guide, seed, N_GAMMAS // N_CHAINS)
         shapes = pilot.reshape(-1, sample.alpha.size)
-        key = np.array([int(seed), *stream_names(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
+        key = np.array([int(seed), *stream_keys(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
         return log_mean(log_weights, parts)

@@ -1,7 +1,11 @@
-"""The marginal likelihood: the door, and the way from samples to methods."""
+"""The estimators of the likelihood, by name: what they cost, and how many draws they take.
+
+The marginal likelihood: the door, and the way from samples to methods.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,28 +13,74 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
+from gapmf.csr import distinct_rows, take_block
 from gapmf.distributions import log_one_plus
-from gapmf.likelihood import exact
-from gapmf.likelihood.cost import (
+from gapmf.errors import InvalidInputError
+from gapmf.likelihood import chib, exact, importance, reverse, smc
+from gapmf.likelihood.exact import rule_key
+from gapmf.likelihood.planning import (
     AUTO_COST,
     EXACT_METHODS,
     MAX_COST,
     Costs,
+    cut_blocks,
+    group_by_support,
     predict,
     refuse_if_too_costly,
 )
-from gapmf.likelihood.estimates import Estimates
-from gapmf.likelihood.estimators import ESTIMATORS
-from gapmf.likelihood.plan import by_columns, cut_blocks
-from gapmf.likelihood.result import LogLikelihood
-from gapmf.likelihood.rule import rule_key
+from gapmf.likelihood.result import Estimates, LogLikelihood
+from gapmf.likelihood.sample import max_particles
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
-from gapmf.rows import distinct_rows, take_block
+from gapmf.types import Array, Index
 from gapmf.validation import check_number, check_option, check_random_state, check_whole
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+COMPARISON_PARTICLES = 64  # the error of a total is far below what a component is worth, as a rule
+
+Check = Callable[[int | None, int], int]
+Cost = Callable[[sp.csr_array, int, int], Array]
+Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
+
+
+class Estimator(NamedTuple):
+    """A method that estimates."""
+
+    check: Check
+    """From the number that is asked (None for the usual one), and K, to the one that is used."""
+    cost: Cost
+    """Operations for each of some samples, about a nanosecond each, from K and the number."""
+    log_factors: Estimate
+    """The logarithm of the second factor of Eq. 31, estimated for each sample."""
+    once: Estimate
+    """The same, with that number for every sample, whether or not it is enough."""
+
+
+def _alike(check: Check, cost: Cost, log_factors: Estimate) -> Estimator:
+    """A method that gives every sample the same number."""
+    return Estimator(check, cost, log_factors, log_factors)
+
+
+def _points(n: int | None, n_components: int) -> int:
+    return check_whole(importance.N_POINTS if n is None else n, "n_particles", 64)
+
+
+def _chains(n: int | None, n_components: int) -> int:
+    n = check_whole(chib.N_PASSING if n is None else n, "n_particles", 32)
+    most = max_particles(n_components)
+    if n > most:
+        raise InvalidInputError(
+            f"n_particles is {n}, but with {n_components} components at most {most} chains can "
+            "be told apart"
+        )
+    return -(-n // 4) * 4
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "smc": Estimator(smc.check_particles, smc.predict_cost, smc.log_factors, smc.estimate_once),
+    "importance": _alike(_points, importance.predict_cost, importance.log_factors),
+    "reverse": _alike(reverse.check_particles, reverse.predict_cost, reverse.log_factors),
+    "chib": _alike(_chains, chib.predict_cost, chib.log_factors),
+}
 
 
 def log_marginal_likelihood(
@@ -205,7 +255,7 @@ def _plan(
     place (N,) are the samples' rows in X, for the messages.
     """
     N = rows.shape[0]
-    groups = list(by_columns(rows, model.W))
+    groups = list(group_by_support(rows, model.W))
     costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
     rule = np.zeros(N, dtype=np.int64)
     which = np.full(N, _IMPOSSIBLE)
@@ -260,3 +310,24 @@ def _exact_factors(
         factor[task.members] = values
         methods[task.members] = task.method
     return factor, methods
+
+
+def comparison_log_likelihood(
+    X: sp.csr_array,
+    model: GaP,
+    seed: int,
+    n_jobs: int | None,
+    n_particles: int = COMPARISON_PARTICLES,
+) -> LogLikelihood:
+    """log p(X | W) to compare models by: exact where that is cheap for all samples."""
+    method = "auto" if model.n_components <= 3 else "smc"
+    return log_marginal_likelihood(
+        X,
+        model,
+        method,
+        random_state=seed,
+        n_jobs=n_jobs,
+        n_particles=n_particles,
+        escalate=False,  # what a few samples are wrong by, they are in both models
+        max_cost=np.inf,  # a fit that was made must not be lost to its likelihood's price
+    )

@@ -3,6 +3,11 @@
 Put h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent and
 s ~ Gamma(A + |v|, 1), so everything follows from posterior means of functions of θ, which are
 ratios of polynomials and come exactly from the likelihood's own quadrature.
+
+The activations given the counts: posterior means, deviations, quantiles and draws.
+
+E[h_k | v] = E[α_k + L_k | v] / (S_k + β_k) and Var[h_k | v] = (E[α_k + L_k | v] + Var[L_k | v]) /
+(S_k + β_k)²: exactly, by quadrature, where that is cheap; else over Gibbs chains.
 """
 
 from __future__ import annotations
@@ -15,15 +20,25 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
-from gapmf.kernels import posterior as kernel
-from gapmf.likelihood.cost import MAX_COST
+from gapmf.csr import distinct_rows, sum_entries
+from gapmf.errors import InvalidInputError
+from gapmf.kernels import quadrature_sums as kernel
 from gapmf.likelihood.exact import scaled_probabilities
-from gapmf.likelihood.plan import Work, plan_quadrature, refuse_impossible
+from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
+from gapmf.likelihood.importance import log_gamma
+from gapmf.likelihood.planning import (
+    MAX_COST,
+    QuadratureBlock,
+    check_support,
+    group_by_support,
+    plan_quadrature,
+    predict,
+)
+from gapmf.likelihood.sample import ACTIVATIONS, max_particles, sample_of_row, stream_keys
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
-from gapmf.rows import distinct_rows, sum_entries
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
+from gapmf.validation import check_random_state, check_whole
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     N, K = rows.shape[0], model.n_components
-    refuse_impossible(rows, model.W)
+    check_support(rows, model.W)
     works = plan_quadrature(
         rows, model.W, model.alpha, "exact posterior moments", MAX_COST, extra_degree=2
     )
@@ -96,7 +111,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     np.einsum("nkk->nk", second)[:] += model.alpha / rate**2
     c = np.zeros((rows.nnz, K))
 
-    def compute(work: Work) -> tuple[Array, Array, Array]:
+    def compute(work: QuadratureBlock) -> tuple[Array, Array, Array]:
         block, columns = work.block, work.columns
         # c needs p θ_k / (Pθ)_f only, where a row's scale cancels
         p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate[columns])
@@ -128,3 +143,194 @@ def _entries(rows: sp.csr_array, members: NDArray[np.int64]) -> NDArray[np.int64
     size = np.diff(rows.indptr)[members]
     start = np.repeat(rows.indptr[members] - np.concatenate([[0], np.cumsum(size)[:-1]]), size)
     return np.asarray(start + np.arange(size.sum()), dtype=np.int64)
+
+
+LARGEST_RELIABLE = 0.02
+# More where their means disagree; not longer ones, which would stay in the mode where they began.
+CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS, 64 * N_CHAINS)
+N_DRAWS = 16 * N_CHAINS  # at least: those of a chain become fewer
+LARGEST_ERROR = 0.005  # of the means of a sample together, as a part
+MOST_MOMENTS = 1 << 22  # second moments that are held at once, K² a sample
+EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """The activations h_n given the counts v_n, for every sample.
+
+    Attributes
+    ----------
+    mean, std : arrays, (N, K)
+        Posterior means and standard deviations.
+    quantiles : array, (Q, N, K)
+        In the order that they were asked for.
+    draws : array, (S, N, K), or None
+        Posterior draws, if they were asked for.
+    exact : bool array, (N,)
+        Where `mean` and `std` are exact. Elsewhere they come from chains, up to 64 times as
+        many where these disagree by more than 0.5 %. Quantiles always come from draws.
+    error : array, (N,)
+        The standard error of a sample's means, all together, as a part of them; 0 when exact.
+    reliable : bool array, (N,)
+        False where the error is above 2 %, or where a component with a very small α may have
+        been missed by all chains.
+    """
+
+    mean: Array
+    std: Array
+    quantiles: Array
+    draws: Array | None
+    exact: NDArray[np.bool_]
+    error: Array
+    reliable: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        N, K = self.mean.shape
+        return f"Posterior(of {N} samples × {K} components, exact for {int(self.exact.sum())})"
+
+
+def posterior_activations(
+    X: Any,
+    model: GaP,
+    *,
+    quantiles: Any = (0.05, 0.95),
+    n_draws: int = 0,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Posterior:
+    """Posterior means, deviations, quantiles and, on request, draws of the activations.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    model : GaP
+    quantiles : sequence of floats between 0 and 1
+    n_draws : int
+        Draws to return, at most 1024.
+    random_state : None, int, Generator or RandomState
+        What a sample gets depends on this and on its counts alone.
+    n_jobs : int, optional
+        Threads, in scikit-learn's meaning. The result does not depend on it.
+
+    Examples
+    --------
+    >>> from gapmf import GaP, posterior_activations
+    >>> found = posterior_activations([[4, 1], [0, 0]], GaP([[3.0, 0.5], [1.0, 2.0]]))
+    >>> found.mean.round(3)
+    array([[1.032, 0.525],
+           [0.2  , 0.286]])
+    """
+    check_model(model)
+    counts = check_counts(X, n_features=model.n_features)
+    check_n_jobs(n_jobs)
+    levels = _check_quantiles(quantiles)
+    n_draws = check_whole(n_draws, "n_draws", 0)
+    if n_draws > N_DRAWS:
+        raise InvalidInputError(f"n_draws is {n_draws}, but at most {N_DRAWS} can be had")
+    seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
+    check_support(counts, model.W)
+    first, inverse = distinct_rows(counts)
+    rows = counts[first]
+    N, K = rows.shape[0], model.n_components
+    exact = _is_cheap(rows, model)
+    mean, variance = np.empty((2, N, K))
+    cheap = np.flatnonzero(exact)
+    at_once = max(MOST_MOMENTS // K**2, 1)
+    for some in np.split(cheap, np.arange(at_once, cheap.size, at_once)):
+        if some.size:
+            moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
+            mean[some], variance[some] = moments.h, moments.h_variance
+    drawn = np.arange(N) if levels.size or n_draws else np.flatnonzero(~exact)
+    quantile_values = np.empty((levels.size, N, K))
+    draws = np.empty((n_draws, N, K)) if n_draws else None
+    rate = model.column_norms + model.beta
+
+    error, reliable = np.zeros(N), np.ones(N, dtype=bool)
+
+    def work(n: int) -> None:
+        shapes, found_error, sure, rng = _shapes(rows, n, model, seed)
+        if not exact[n]:
+            error[n], reliable[n] = found_error, sure
+            mean[n] = shapes.mean(axis=0) / rate
+            variance[n] = (shapes.mean(axis=0) + shapes.var(axis=0)) / rate**2
+        if levels.size or draws is not None:
+            h = np.exp(log_gamma(shapes, rng)) / rate
+            quantile_values[:, n] = np.quantile(h, levels, axis=0)
+            if draws is not None:
+                draws[:, n] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
+
+    for_each(work, drawn.tolist(), n_jobs)
+    return Posterior(
+        mean=mean[inverse],
+        std=np.sqrt(variance[inverse]),
+        quantiles=quantile_values[:, inverse],
+        draws=None if draws is None else draws[:, inverse],
+        exact=exact[inverse],
+        error=error[inverse],
+        reliable=reliable[inverse],
+    )
+
+
+def _check_quantiles(quantiles: Any) -> Array:
+    levels = np.asarray(quantiles, dtype=float).reshape(-1)
+    if not ((levels >= 0.0) & (levels <= 1.0)).all():
+        raise InvalidInputError(f"quantiles must lie between 0 and 1, but are {quantiles!r}")
+    return levels
+
+
+def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
+    """For which samples quadrature is cheap."""
+    cheap = np.ones(rows.shape[0], dtype=bool)
+    for members, columns in group_by_support(rows, model.W):
+        if columns.size > 1:
+            operations = predict(rows[members], model.alpha[columns]).operations[2]
+            cheap[members] = operations <= EXACT_COST
+    return cheap
+
+
+def _shapes(
+    rows: sp.csr_array, n: int, model: GaP, seed: np.uint64
+) -> tuple[Array, float, bool, np.random.Generator]:
+    """Draws of α + L for one sample, (S, K), the error of their means, and whether to trust it.
+
+    And the stream for what is drawn from them.
+    """
+    *names, own = stream_keys(rows, n, ACTIVATIONS, N_PASSES + 1)
+    rng = np.random.Generator(np.random.Philox(key=np.array([int(seed), own], dtype=np.uint64)))
+    shapes = np.tile(model.alpha, (N_DRAWS, 1))
+    if rows.indptr[n + 1] == rows.indptr[n]:
+        return shapes, 0.0, True, rng
+    sample = sample_of_row(rows, n, model)
+    columns = sample.columns
+    if columns.size == 1:  # all tokens are its own
+        shapes[:, columns] += sample.counts.sum()
+        return shapes, 0.0, True, rng
+    rate = (model.column_norms + model.beta)[columns]
+    for n_chains in CHAINS:
+        if n_chains > max(N_CHAINS, N_PASSES * max_particles(columns.size)):
+            break
+        n_sweeps = 16 if n_chains <= CHAINS[1] else 8
+        expected = guide(rows, n, sample, seed, n_chains)
+        drawn = draw_passes(sample, expected, seed, names, n_sweeps, n_chains)
+        error, missed = _error(drawn / rate), may_miss_a_mode(sample, expected, n_chains)
+        if error <= LARGEST_ERROR and not missed:
+            break
+    drawn = drawn.reshape(-1, columns.size)
+    shapes = np.tile(model.alpha, (len(drawn), 1))
+    shapes[:, columns] = drawn
+    return shapes, error, error <= LARGEST_RELIABLE and not missed, rng
+
+
+def _error(draws: Array) -> float:
+    """The standard error of the means, all together and as a part of them.
+
+    From chains, and from the passes that they start from: the larger of the two.
+    """
+    chains = draws.mean(axis=1)
+    passes = chains.mean(axis=1)
+    n_passes, each = chains.shape[:2]
+    flat = chains.reshape(n_passes * each, -1)
+    variance = max(
+        flat.var(axis=0, ddof=1).sum() / len(flat), passes.var(axis=0, ddof=1).sum() / n_passes
+    )
+    return float(np.sqrt(variance) / np.linalg.norm(passes.mean(axis=0)))

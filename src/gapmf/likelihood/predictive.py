@@ -7,22 +7,20 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gapmf.counts import check_counts
+from gapmf.csr import sum_entries
 from gapmf.distributions import log_one_plus
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.totals import log_law
-from gapmf.likelihood.activations import posterior_activations
+from gapmf.kernels.total_count import log_law
 from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.likelihood.plan import refuse_impossible
+from gapmf.likelihood.planning import check_support
+from gapmf.likelihood.posterior import posterior_activations
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP, check_model
-from gapmf.rows import sum_entries
+from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
-
-Array = NDArray[np.float64]
 
 MOST_COUNTS = 300_000  # of a sample whose total's law is computed: half a minute
 
@@ -171,7 +169,7 @@ def document_completion(
     seen = check_number(seen, "seen", above=0.0)
     if seen >= 1.0:
         raise InvalidInputError(f"seen must lie between 0 and 1, but is {seen}")
-    refuse_impossible(counts, model.W)
+    check_support(counts, model.W)
     rng = check_random_state(random_state)
     shown, rest = split_tokens(counts, seen, rng)
     n_tokens = _check_tokens(rest)

@@ -12,21 +12,18 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from gapmf.csr import sum_entries
 from gapmf.errors import InvalidInputError
+from gapmf.kernels.conditional_smc import GROWTH, estimate_above, make_room
 from gapmf.kernels.particles import make_particles
-from gapmf.kernels.reverse import GROWTH, estimate_above, make_room
-from gapmf.likelihood.cost import MAX_MEMORY
-from gapmf.likelihood.draws import estimate_each, pilot_cost, pilot_shapes
-from gapmf.likelihood.estimates import LARGEST_STD_ERROR, Estimates, Mean, leaves_a_choice, log_mean
-from gapmf.likelihood.sample import Sample, most_side_by_side, sweep_cost
-from gapmf.likelihood.streams import REVERSE, stream_names
+from gapmf.likelihood.guide import estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.planning import MAX_MEMORY
+from gapmf.likelihood.result import LARGEST_STD_ERROR, Estimates, Mean, is_ambiguous, log_mean
+from gapmf.likelihood.sample import REVERSE, Sample, max_particles, stream_keys, sweep_cost
 from gapmf.model import GaP
-from gapmf.rows import sum_entries
+from gapmf.types import Array
 from gapmf.validation import check_whole
-
-Array = NDArray[np.float64]
 
 N_RUNS = 16
 N_PARTICLES = 512  # at least,
@@ -38,10 +35,10 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
     """Particles of a run: a multiple of four, of all runs together at least n_particles."""
     if n_particles is None:
         usual = max(N_PARTICLES, PER_COMPONENT * n_components)
-        n_particles = min(usual, N_RUNS * most_side_by_side(n_components))
+        n_particles = min(usual, N_RUNS * max_particles(n_components))
     n = check_whole(n_particles, "n_particles", 4 * N_RUNS)
     each = -(-n // (4 * N_RUNS)) * 4
-    most = most_side_by_side(n_components)
+    most = max_particles(n_components)
     if each > most:
         raise InvalidInputError(
             f"n_particles is {n}, but with {n_components} components at most "
@@ -66,7 +63,7 @@ def log_factors(
 
     Every sample must be possible, and meet two columns or more.
     """
-    most = most_side_by_side(model.n_components)
+    most = max_particles(model.n_components)
     apart = max(min(per_run, most // N_RUNS), 1)
     n_chains = N_RUNS * apart
 
@@ -75,7 +72,7 @@ def log_factors(
         # Of one pass: among several, those that have missed a mode would count as much.
         pilot = pilot_shapes(rows, n, sample, guide, seed, N_PILOT, n_chains, n_passes=1)
         ends = pilot[0, -1, ::apart]
-        names = stream_names(rows, n, REVERSE, N_RUNS)
+        names = stream_keys(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)
         values = np.array(
@@ -92,7 +89,7 @@ def log_factors(
         # Few runs may lie close together by chance: Student's variance, and both scales.
         spread = max(inverse.std_error, float(values.std(ddof=1)) / math.sqrt(N_RUNS))
         spread *= math.sqrt((N_RUNS - 1) / (N_RUNS - 3))
-        chance = leaves_a_choice(sample.p, np.zeros(1, dtype=np.int64))[0]
+        chance = is_ambiguous(sample.p, np.zeros(1, dtype=np.int64))[0]
         # A choice that no particle made may still be as probable as one in so many.
         least = 1.0 / (per_run * N_RUNS) if chance else 0.0
         return Mean(

@@ -1,4 +1,9 @@
-"""One sample as estimators see it: its rows of p, without the columns that it cannot come from.
+"""Names of random streams, from the content of a sample.
+
+What is drawn for a sample then depends on the seed and on its counts alone: not on the samples
+beside it, on their order, or on who computes them.
+
+One sample as estimators see it: its rows of p, without the columns that it cannot come from.
 
 With g_k = (S_k + β_k) h_k the prior is g_k ~ Gamma(α_k, 1), and the second factor of Eq. 31 times
 Π_f v_f! is the mean of Π_f (Σ_k p_fk g_k)^v_f under it. Given v, x = log g has a density without
@@ -7,23 +12,44 @@ poles, which is what estimators work with.
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from gapmf.kernels import chains, smc
-from gapmf.kernels.moves import HEAVY
-from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.estimates import leaves_a_choice
+from gapmf.csr import sum_entries
+from gapmf.kernels import chains
+from gapmf.kernels import token_smc as smc
+from gapmf.kernels.particles import HEAVY, make_particles
 from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.result import is_ambiguous
 from gapmf.model import GaP
-from gapmf.rows import sum_entries
+from gapmf.types import Array, Index
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+CHAINS = 1 << 24  # purposes below it are numbers of particles
+IMPORTANCE = 2 << 24
+CHIB = 3 << 24
+ACTIVATIONS = 4 << 24
+REVERSE = 5 << 24
+PILOT = 6 << 24
+GUIDE = 7 << 24
+
+
+def stream_keys(rows: sp.csr_array, n: int, purpose: int, how_many: int) -> list[int]:
+    """So many names of 64 bits for row n: hashes of its counts and of the purpose."""
+    lo, hi = rows.indptr[n], rows.indptr[n + 1]
+    content = np.concatenate([rows.indices[lo:hi], rows.data[lo:hi]]).astype("<i8").tobytes()
+    person = purpose.to_bytes(4, "little")
+    return [
+        int.from_bytes(
+            hashlib.blake2b(content, digest_size=8, salt=bytes([i]), person=person).digest(),
+            "little",
+        )
+        for i in range(how_many)
+    ]
+
 
 LARGEST_LOG = 600.0  # of g: nothing is there
 
@@ -50,12 +76,12 @@ class Sample(NamedTuple):
             value = value + np.log(g @ self.p.T) @ self.counts
         return np.where(x.max(axis=1) < LARGEST_LOG, value, -np.inf)
 
-    def leaves_a_choice(self) -> bool:
+    def is_ambiguous(self) -> bool:
         """Whether what its tokens choose matters."""
-        return bool(leaves_a_choice(self.p, np.zeros(1, dtype=np.int64))[0])
+        return bool(is_ambiguous(self.p, np.zeros(1, dtype=np.int64))[0])
 
 
-def take_sample(rows: sp.csr_array, n: int, model: GaP) -> Sample:
+def sample_of_row(rows: sp.csr_array, n: int, model: GaP) -> Sample:
     """Row n of rows, which has counts."""
     lo, hi = rows.indptr[n], rows.indptr[n + 1]
     W, counts = model.W[rows.indices[lo:hi]], rows.data[lo:hi].astype(np.int64)
@@ -105,6 +131,6 @@ def sweep_cost(rows: sp.csr_array, K: int) -> Array:
     return np.asarray((0.5 * K + 3.0) * tokens + 50.0 * K)
 
 
-def most_side_by_side(n_components: int) -> int:
+def max_particles(n_components: int) -> int:
     """Particles of a run that the counters of the random numbers can tell apart."""
     return max((1 << 20) // max(n_components, 1) // 4 * 4, 4)

@@ -13,30 +13,21 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from gapmf.csr import Block, sum_entries, take_block
 from gapmf.errors import InvalidInputError
-from gapmf.kernels import smc
+from gapmf.kernels import token_smc as smc
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.estimates import (
-    LARGEST_STD_ERROR,
-    ROUNDING,
-    Estimates,
-    leaves_a_choice,
-)
 from gapmf.likelihood.exact import scaled_probabilities
-from gapmf.likelihood.guide import Guides, births_are_rare, guide_cost, guides
-from gapmf.likelihood.plan import columns_met
-from gapmf.likelihood.sample import most_side_by_side, pass_cost
-from gapmf.likelihood.streams import PILOT, stream_names
+from gapmf.likelihood.guide import Guides, few_first_tokens, guide_cost, guides
+from gapmf.likelihood.planning import support
+from gapmf.likelihood.result import LARGEST_STD_ERROR, ROUNDING, Estimates, is_ambiguous
+from gapmf.likelihood.sample import PILOT, max_particles, pass_cost, stream_keys
 from gapmf.model import GaP
 from gapmf.parallel import for_each
-from gapmf.rows import Block, sum_entries, take_block
+from gapmf.types import Array, Index
 from gapmf.validation import check_whole
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 N_ISLANDS = 4
 N_PARTICLES = 288  # at least,
@@ -58,10 +49,10 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
     if n_particles is None:
         each = PER_COMPONENT * min(n_components / MANY, 1.0)
         usual = max(N_PARTICLES, int(each * n_components))
-        n_particles = min(usual, N_ISLANDS * most_side_by_side(n_components))
+        n_particles = min(usual, N_ISLANDS * max_particles(n_components))
     n = check_whole(n_particles, "n_particles", 4 * N_ISLANDS)
     each = -(-n // (4 * N_ISLANDS)) * 4
-    most = most_side_by_side(n_components)
+    most = max_particles(n_components)
     if each > most:
         raise InvalidInputError(
             f"n_particles is {n}, but with {n_components} components at most "
@@ -113,9 +104,9 @@ def _sizes(
     guiding = guided.sizes.sum(axis=1)
     for factor in ESCALATION:
         poor = error > _AIM * np.sqrt(sizes / per_island)
-        poor |= births_are_rare(rarest, mass, guiding, total, N_ISLANDS * sizes, guided.n_chains)
+        poor |= few_first_tokens(rarest, mass, guiding, total, N_ISLANDS * sizes, guided.n_chains)
         sizes[poor] = factor * per_island
-    return np.asarray(np.minimum(sizes, most_side_by_side(model.n_components)))
+    return np.asarray(np.minimum(sizes, max_particles(model.n_components)))
 
 
 def _estimate(
@@ -130,7 +121,7 @@ def _estimate(
     """One estimate for each sample, from islands of so many particles."""
     N = rows.shape[0]
     # More particles draw anew.
-    named = [stream_names(rows, n, purpose + per_island, N_ISLANDS) for n in range(N)]
+    named = [stream_keys(rows, n, purpose + per_island, N_ISLANDS) for n in range(N)]
     names = np.array(named, dtype=np.uint64).reshape(N, N_ISLANDS)
     blocks = [
         (members, take_block(rows, members))
@@ -155,7 +146,7 @@ def _estimate(
         log_values[island, members] = values + _constants(block, log_scale)
         within[island, members] = variance
         if island == 0:
-            chance[members] = leaves_a_choice(p[block.indices], block.indptr[:-1])
+            chance[members] = is_ambiguous(p[block.indices], block.indptr[:-1])
 
     for_each(work, tasks, n_jobs)
     P = N_ISLANDS * per_island
@@ -164,7 +155,7 @@ def _estimate(
     least = np.where(chance, 1.0 / P, 0.0)
     total = sum_entries(rows.indptr, rows.data)
     guiding = guided.sizes.sum(axis=1)
-    rare = births_are_rare(*_rarest(rows, model), guiding, total, P, guided.n_chains)
+    rare = few_first_tokens(*_rarest(rows, model), guiding, total, P, guided.n_chains)
     return found._replace(
         std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~(chance & rare)
     )
@@ -172,7 +163,7 @@ def _estimate(
 
 def _rarest(rows: sp.csr_array, model: GaP) -> tuple[Array, Array]:
     """The least α of the components that each sample may have, and the sum of theirs."""
-    met = columns_met(rows, model.W > 0)
+    met = support(rows, model.W > 0)
     return np.where(met, model.alpha, np.inf).min(axis=1), met @ model.alpha
 
 

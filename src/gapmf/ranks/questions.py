@@ -11,16 +11,16 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gapmf.counts import check_counts
+from gapmf.csr import only_features
 from gapmf.em.expectation import ExactExpectation
+from gapmf.em.settings import Settings, check_settings
 from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.ranks.refit import Refit
 from gapmf.ranks.report import RankReport, report_on
-from gapmf.ranks.score import score
+from gapmf.ranks.score_test import score
 from gapmf.ranks.stability import Stability, compare
-from gapmf.rows import only_features
-from gapmf.settings import Settings, check_settings
 from gapmf.validation import check_option, check_random_state, check_whole
 
 

@@ -7,39 +7,19 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gapmf.em import monte_carlo
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.search import search
+from gapmf.em.fit import search
+from gapmf.em.settings import Settings
 from gapmf.em.start import from_shares, shares_of
 from gapmf.engines.local import LocalEngine
-from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.marginal import COMPARISON_PARTICLES, comparison_log_likelihood
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
-from gapmf.settings import Settings
+from gapmf.types import Array
 
-Array = NDArray[np.float64]
-
-N_PARTICLES = 64  # the error of a total is, as a rule, far below what a component is worth
 _MOST_PARTICLES = 4096
-
-
-def for_comparison(
-    X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None, n_particles: int = N_PARTICLES
-) -> LogLikelihood:
-    """log p(X | W) to compare models by: exact where that is cheap for all samples."""
-    method = "auto" if model.n_components <= 3 else "smc"
-    return log_marginal_likelihood(
-        X,
-        model,
-        method,
-        random_state=seed,
-        n_jobs=n_jobs,
-        n_particles=n_particles,
-        escalate=False,  # what a few samples are wrong by, they are in both models
-        max_cost=np.inf,  # a fit that was made must not be lost to its likelihood's price
-    )
 
 
 def monte_carlo_error(ll: LogLikelihood) -> float:
@@ -65,7 +45,7 @@ class Refit:
         self.counts = counts
         self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
         self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
-        self._n_particles = N_PARTICLES
+        self._n_particles = COMPARISON_PARTICLES
         if settings.monte_carlo:
             self._engine = LocalEngine(n_jobs).load(counts, seed)
             self._begin = self._engine.state
@@ -91,13 +71,13 @@ class Refit:
     def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
         """log p of the fitted counts, or of others."""
         X = self.counts if counts is None else counts
-        return for_comparison(X, model, self._seed, self._n_jobs, self._n_particles)
+        return comparison_log_likelihood(X, model, self._seed, self._n_jobs, self._n_particles)
 
-    def sharpen(self, model: GaP, std_error: float) -> None:
+    def set_precision(self, model: GaP, std_error: float) -> None:
         """Take as many particles from here on as a total needs that is so sure, within reason."""
         found = monte_carlo_error(self.log_likelihood(model))
         if found > std_error:
-            wanted = N_PARTICLES * (found / std_error) ** 2
+            wanted = COMPARISON_PARTICLES * (found / std_error) ** 2
             self._n_particles = int(min(wanted, _MOST_PARTICLES))
 
     def without(self, model: GaP, k: int) -> GaP:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.ranks.refit import Refit, monte_carlo_error
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -101,7 +100,7 @@ def _with_error(value: float, error: float) -> str:
 
 
 @dataclass(frozen=True)
-class Worth:
+class Candidate:
     """A model and its likelihoods."""
 
     model: GaP
@@ -109,7 +108,7 @@ class Worth:
     held_out: LogLikelihood | None = field(default=None)
 
 
-class Elimination:
+class BackwardElimination:
     """Removes components one at a time.
 
     Parameters
@@ -123,34 +122,34 @@ class Elimination:
     def __init__(self, refit: Refit, price: float, X_test: sp.csr_array | None) -> None:
         self._refit, self._price, self._X_test = refit, price, X_test
 
-    def worth(self, model: GaP) -> Worth:
+    def worth(self, model: GaP) -> Candidate:
         """The likelihoods of a model."""
         fitted = self._refit.log_likelihood(model)
         if self._X_test is None:
-            return Worth(model, fitted)
-        return Worth(model, fitted, self._refit.log_likelihood(model, self._X_test))
+            return Candidate(model, fitted)
+        return Candidate(model, fitted, self._refit.log_likelihood(model, self._X_test))
 
-    def without(self, full: Worth, k: int) -> Worth:
+    def without(self, full: Candidate, k: int) -> Candidate:
         """The refitted model without component k."""
         return self.worth(self._refit(self._refit.without(full.model, k)))
 
-    def loss(self, full: Worth, less: Worth) -> float:
+    def loss(self, full: Candidate, less: Candidate) -> float:
         """The loss beyond what is allowed: negative if the smaller model is to be preferred."""
         if full.held_out is not None and less.held_out is not None:
             loss, error = _held_out_loss(full.held_out, less.held_out)
             return loss - error
         return full.fitted.total - less.fitted.total - self._price
 
-    def _reference(self, full: Worth, best: Worth) -> Worth:
+    def _reference(self, full: Candidate, best: Candidate) -> Candidate:
         """What a smaller model is compared with: held-out losses must not add up unseen."""
         return full if self._X_test is None else best
 
-    def noise(self, full: Worth, less: Worth) -> float:
+    def noise(self, full: Candidate, less: Candidate) -> float:
         """Two standard errors of what Monte Carlo adds to a loss."""
         pair = [w.fitted if w.held_out is None else w.held_out for w in (full, less)]
         return 2.0 * math.hypot(*map(monte_carlo_error, pair))
 
-    def run(self, full: Worth, first: list[Worth]) -> tuple[list[int], list[GaP]]:
+    def run(self, full: Candidate, first: list[Candidate]) -> tuple[list[int], list[GaP]]:
         """Remove the cheapest while that pays: what was removed, and what was left each time.
 
         `first` holds the models without each single component. What one costs grows as others
@@ -160,7 +159,7 @@ class Elimination:
         best = full
         left = list(range(full.model.n_components))
         losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
-        known: dict[int, Worth] = dict(enumerate(first))
+        known: dict[int, Candidate] = dict(enumerate(first))
         share = full.model.shares
         removed: list[int] = []
         models: list[GaP] = []
@@ -200,11 +199,11 @@ def report_on(
         short = report_on(refit, filled, n_parameters=n_parameters, X_test=X_test, score=score)
         return _with_empty(short, alive, model)
     price = 0.5 * n_parameters * math.log(max(refit.counts.shape[0], 2))
-    elimination = Elimination(refit, price, X_test)
+    elimination = BackwardElimination(refit, price, X_test)
     K = model.n_components
     if K == 1:
         return _of_one(refit, model, price, score, held_out=X_test is not None)
-    refit.sharpen(model, price / 16.0)
+    refit.set_precision(model, price / 16.0)
     # From the same short fit as the smaller models, so that what such a fit leaves cancels.
     full = elimination.worth(refit(model))
     first = [elimination.without(full, k) for k in range(K)]
@@ -277,7 +276,7 @@ def _of_one(
     )
 
 
-def _held_out_total(worth: Worth) -> float:
+def _held_out_total(worth: Candidate) -> float:
     return -math.inf if worth.held_out is None else worth.held_out.total
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from gapmf.model import GaP
-
-Array = NDArray[np.float64]
+from gapmf.types import Array
 
 SAME = 0.9  # the overlap from which on two components count as the same
 LEVEL = (0.05, 0.95)

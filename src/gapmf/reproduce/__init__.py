@@ -13,17 +13,14 @@ from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gapmf.reproduce.experiment import Experiment, Order
-from gapmf.reproduce.line import FIG1
+from gapmf.reproduce.cache import ResultCache, warm_up
+from gapmf.reproduce.fig1 import FIG1
 from gapmf.reproduce.nips import FIG4
-from gapmf.reproduce.outcome import Outcome, write_outcome
-from gapmf.reproduce.pieces import Workshop
 from gapmf.reproduce.race import RACE
 from gapmf.reproduce.rates import RATES
-from gapmf.reproduce.runs import warm_up
+from gapmf.reproduce.results import Experiment, Options, Outcome, styled, write_outcome
 from gapmf.reproduce.spare import SPARE
-from gapmf.reproduce.style import styled
-from gapmf.reproduce.toy import FIG2, FIG3A, FIG3B
+from gapmf.reproduce.synthetic import FIG2, FIG3A, FIG3B
 
 FIGURES: dict[str, Experiment] = {
     "fig1": FIG1,
@@ -36,31 +33,31 @@ FIGURES: dict[str, Experiment] = {
     "spare": SPARE,
 }
 
-__all__ = ["FIGURES", "Order", "Outcome", "Workshop", "reproduce"]
+__all__ = ["FIGURES", "Options", "Outcome", "ResultCache", "reproduce"]
 
 
 def reproduce(
     name: str,
     folder: Path,
-    order: Order,
+    options: Options,
     *,
     quick: bool = False,
-    shop: Workshop | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    cache: ResultCache | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Make one figure: NAME.png, .svg, .csv and .json in `folder`."""
     figure = FIGURES[name]
-    shop = Workshop(folder / "pieces") if shop is None else shop
+    cache = ResultCache(folder / "pieces") if cache is None else cache
     with styled(), warnings.catch_warnings():
         # Runs are stopped on purpose; here, once, because the filters are those of all threads.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warm_up()
-        shop.cpu_seconds, begin = 0.0, time.perf_counter()
-        outcome = figure.run(figure.quick if quick else figure.full, order, shop)
+        cache.cpu_seconds, begin = 0.0, time.perf_counter()
+        outcome = figure.run(figure.quick if quick else figure.full, options, cache)
         drawn = figure.draw(outcome)
         form = " (quick form)" if quick else ""
         drawn.suptitle(f"{name}: {figure.title}{form}", x=0.01, ha="left", fontsize=10)
-        write_outcome(outcome, drawn, name, folder, shop.cpu_seconds)
+        write_outcome(outcome, drawn, name, folder, cache.cpu_seconds)
         seconds = time.perf_counter() - begin
-    say(f"{name}: {figure.title}, {seconds:.0f} s; in {folder / name}.png, .svg, .csv, .json")
+    report(f"{name}: {figure.title}, {seconds:.0f} s; in {folder / name}.png, .svg, .csv, .json")
     return outcome

@@ -14,18 +14,22 @@ from gapmf.errors import InvalidInputError
 from gapmf.io import read
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.experiment import Experiment, Order
-from gapmf.reproduce.outcome import Outcome
-from gapmf.reproduce.pieces import Workshop
-from gapmf.reproduce.runs import Protocol, Trace, as_columns, follow, some_iterations
-from gapmf.reproduce.style import COLOURS, LABELS, new_figure
-from gapmf.reproduce.toy import plot_norms
+from gapmf.reproduce.cache import (
+    Protocol,
+    ResultCache,
+    Trace,
+    as_columns,
+    some_iterations,
+    trace_run,
+)
+from gapmf.reproduce.results import COLOURS, LABELS, Experiment, Options, Outcome, new_figure
+from gapmf.reproduce.synthetic import plot_norms
 
 FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Of the documents and of the words: every so many-th one, and the most frequent."""
 
     every: int = 1
@@ -34,15 +38,15 @@ class Part:
     """The likelihood is that of every so many-th document of these."""
 
 
-WHOLE = Part()
-QUICK = Part(every=15, n_words=500, judged=5)
+WHOLE = Subset()
+QUICK = Subset(every=15, n_words=500, judged=5)
 
 
 @dataclass(frozen=True)
 class Config:
     """The paper's protocol."""
 
-    part: Part = WHOLE
+    part: Subset = WHOLE
     n_components: int = 10
     n_iter: int = 1000
     n_draws: int = 125
@@ -68,7 +72,7 @@ def find_nips(folder: Path | None) -> Path:
     return found[0]
 
 
-def load(folder: Path | None, part: Part) -> sp.csr_array:
+def load(folder: Path | None, part: Subset) -> sp.csr_array:
     """The counts, documents × words, or a part of them."""
     counts = read(find_nips(folder)).counts[:: part.every]
     if part.n_words is not None:
@@ -77,21 +81,30 @@ def load(folder: Path | None, part: Part) -> sp.csr_array:
     return sp.csr_array(counts)
 
 
-def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Norms of both algorithms, and the likelihood at some iterations."""
-    X = load(order.data, config.part)
+    X = load(options.data, config.part)
     protocol = Protocol(
-        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, order.seed
+        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, options.seed
     )
     name = f"nips-{config.part.every}-{config.part.n_words}"
     tasks = [
-        partial(follow, X, a, protocol, shop, name, until=order.until, milestones=config.milestones)
+        partial(
+            trace_run,
+            X,
+            a,
+            protocol,
+            cache,
+            name,
+            until=options.until,
+            milestones=config.milestones,
+        )
         for a in FIG4_ALGORITHMS
     ]
-    traces = dict(zip(FIG4_ALGORITHMS, shop.side_by_side(tasks), strict=True))
+    traces = dict(zip(FIG4_ALGORITHMS, cache.side_by_side(tasks), strict=True))
     n_iter = len(traces["mcem-c"])
-    settings = {"seed": order.seed, "iterations_run": n_iter, **asdict(config)}
-    values = _likelihoods(X, traces, {"seed": order.seed, **asdict(config)}, shop)
+    settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
+    values = _likelihoods(X, traces, {"seed": options.seed, **asdict(config)}, cache)
     judged = X[:: config.part.judged]
     findings: dict[str, Any] = {
         "documents": X.shape[0],
@@ -110,7 +123,7 @@ def run(config: Config, order: Order, shop: Workshop) -> Outcome:
 
 
 def _likelihoods(
-    X: sp.csr_array, traces: dict[str, Trace], settings: dict[str, Any], shop: Workshop
+    X: sp.csr_array, traces: dict[str, Trace], settings: dict[str, Any], cache: ResultCache
 ) -> dict[str, dict[int, tuple[float, float]]]:
     """log p of the judged documents, and its error, at the milestones of each algorithm."""
     judged = X[:: settings["part"]["judged"]]
@@ -123,10 +136,10 @@ def _likelihoods(
 
     def taken(algorithm: str, i: int) -> tuple[float, float]:
         piece = f"nips-likelihood-{algorithm}-{i}"
-        total, error = shop.take(piece, settings, partial(look, algorithm, i))
+        total, error = cache.cached(piece, settings, partial(look, algorithm, i))
         return total, error
 
-    found = shop.side_by_side([partial(taken, a, i) for a, i in at])
+    found = cache.side_by_side([partial(taken, a, i) for a, i in at])
     values: dict[str, dict[int, tuple[float, float]]] = {a: {} for a in traces}
     for (a, i), value in zip(at, found, strict=True):
         values[a][i] = value
@@ -168,7 +181,7 @@ def draw(outcome: Outcome) -> Any:
 
 FIG4 = Experiment(
     "column norms and log-likelihood, NIPS, K = 10",
-    Config(Part(judged=1)),
+    Config(Subset(judged=1)),
     Config(QUICK, n_iter=25, n_draws=15, n_burn_in=10, milestones=(1, 5, 25)),
     run,
     draw,

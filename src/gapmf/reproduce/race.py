@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.em.record import Iteration
+from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.experiment import Experiment, Order
-from gapmf.reproduce.nips import QUICK, WHOLE, Part, load
-from gapmf.reproduce.outcome import Outcome
-from gapmf.reproduce.pieces import Workshop
-from gapmf.reproduce.style import COLOURS, new_figure
+from gapmf.reproduce.cache import ResultCache
+from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
+from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure
 
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
 
@@ -46,7 +44,7 @@ CONTENDERS = (
 class Config:
     """The paper's K on the paper's data."""
 
-    part: Part = WHOLE
+    part: Subset = WHOLE
     n_components: int = 10
     max_iter: int = 2000
     max_sweeps: int = 10**9
@@ -57,10 +55,10 @@ class Config:
 class _Snapshots:
     """A callback that keeps models, at growing distances, and the CPU time they took."""
 
-    def __init__(self, config: Config, most: int | None, shop: Workshop, name: str) -> None:
+    def __init__(self, config: Config, most: int | None, cache: ResultCache, name: str) -> None:
         self._growth = config.growth
         self._most = min(config.max_sweeps, most or config.max_sweeps)
-        self._shop, self._name, self._max_iter = shop, name, config.max_iter
+        self._cache, self._name, self._max_iter = cache, name, config.max_iter
         self._next, self._used = 1.0, 0.0
         self.kept: list[tuple[int, float, GaP]] = []
         self._last: tuple[int, float, GaP] | None = None
@@ -75,8 +73,8 @@ class _Snapshots:
         ended = record.n_sweeps >= self._most
         done = record.n_sweeps / self._most if self._most < 10**9 else 0.0
         done = max(done, record.iteration / self._max_iter)
-        self._shop.tell(self._name, int(1000 * done), 1000)
-        self._shop.check()
+        self._cache.tell(self._name, int(1000 * done), 1000)
+        self._cache.check()
         self._begin = time.thread_time()
         return ended
 
@@ -88,28 +86,30 @@ class _Snapshots:
         return [*before, (n_sweeps, used, model)]
 
 
-def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Every contender, twice."""
-    X = load(order.data, config.part)
+    X = load(options.data, config.part)
     cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
 
     def one(contender: Contender, learned: bool) -> list[dict[str, Any]]:
         way = {"parameters": contender.parameters, "max_sweeps": contender.max_sweeps}
-        settings = {"seed": order.seed, "config": asdict(config), **way, "learned": learned}
+        settings = {"seed": options.seed, "config": asdict(config), **way, "learned": learned}
         name = f"race {contender.label}{', α learned' if learned else ''}"
-        rows = shop.take(
-            "race", settings, lambda: _follow(X, config, order.seed, contender, learned, shop, name)
+        rows = cache.cached(
+            "race",
+            settings,
+            lambda: _follow(X, config, options.seed, contender, learned, cache, name),
         )
-        shop.tell(name, 1000, 1000)
+        cache.tell(name, 1000, 1000)
         return list(rows)
 
-    found = shop.side_by_side([partial(one, *case) for case in cases])
+    found = cache.side_by_side([partial(one, *case) for case in cases])
     rows = [row for some in found for row in some]
     curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     findings: dict[str, Any] = {"tokens_judged": int(X[:: config.part.judged].sum())}
     for learned in (False, True):
         findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
-    return Outcome({"seed": order.seed, **asdict(config)}, curves, findings)
+    return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
 def _follow(
@@ -118,10 +118,10 @@ def _follow(
     seed: int,
     contender: Contender,
     learned: bool,
-    shop: Workshop,
+    cache: ResultCache,
     name: str,
 ) -> list[dict[str, Any]]:
-    snapshots = _Snapshots(config, contender.max_sweeps, shop, name)
+    snapshots = _Snapshots(config, contender.max_sweeps, cache, name)
     est = GammaPoissonMF(
         config.n_components,
         max_iter=config.max_iter,
@@ -130,12 +130,12 @@ def _follow(
         callbacks=[snapshots],
         **contender.parameters,
     ).fit(X)
-    shop.check()
+    cache.check()
     judged = X[:: config.part.judged]
     rows = []
     for n_sweeps, used, model in snapshots.end(est.model_):
         ll = log_marginal_likelihood(judged, model, random_state=seed)
-        shop.check()
+        cache.check()
         rows.append(
             {
                 "contender": contender.label,

@@ -10,10 +10,8 @@ import numpy as np
 
 from gapmf.datasets import paper_synthetic
 from gapmf.estimator import GammaPoissonMF
-from gapmf.reproduce.experiment import Experiment, Order
-from gapmf.reproduce.outcome import Outcome
-from gapmf.reproduce.pieces import Workshop
-from gapmf.reproduce.style import COLOURS, INK, new_figure
+from gapmf.reproduce.cache import ResultCache
+from gapmf.reproduce.results import COLOURS, INK, Experiment, Options, Outcome, new_figure
 
 N_PARAMETERS = 4  # of one more column
 
@@ -27,25 +25,25 @@ class Config:
     n_samples: int = 100
 
 
-def run(config: Config, order: Order, shop: Workshop) -> Outcome:
+def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Both exact maxima of every data set."""
-    cases = [(s, order.seed + i) for s in config.scales for i in range(config.n_sets)]
+    cases = [(s, options.seed + i) for s in config.scales for i in range(config.n_sets)]
     done = iter(range(1, len(cases) + 1))
 
     def one(scale: float, seed: int) -> dict[str, Any]:
         settings = {"n_samples": config.n_samples, "scale": scale, "seed": seed}
-        found = shop.take("spare", settings, lambda: _fit_both(scale, config.n_samples, seed))
-        shop.tell("spare", next(done), len(cases))
+        found = cache.cached("spare", settings, lambda: _fit_both(scale, config.n_samples, seed))
+        cache.tell("spare", next(done), len(cases))
         return dict(found)
 
-    rows = shop.side_by_side([partial(one, *case) for case in cases])
+    rows = cache.side_by_side([partial(one, *case) for case in cases])
     curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     price = 0.5 * N_PARAMETERS * np.log(config.n_samples)
     findings = {"bic_price": price} | {
         f"{scale:g}": _findings({k: v[curves["scale"] == scale] for k, v in curves.items()}, price)
         for scale in config.scales
     }
-    return Outcome({"seed": order.seed, **asdict(config)}, curves, findings)
+    return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
 def _fit_both(scale: float, n_samples: int, seed: int) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""`gapmf fit`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import gapmf.storage as storage
+from gapmf.cli.files import echo, echo_warnings
+from gapmf.cli.inspect import topics_table
+from gapmf.em.settings import check_settings
+from gapmf.errors import InvalidInputError, StorageError
+from gapmf.estimator import GammaPoissonMF
+from gapmf.files import check_folder
+from gapmf.io import Table, read
+
+STOPPED = 130
+
+
+def run(
+    data: Path,
+    options: dict[str, Any],
+    parameters: dict[str, Any],
+    output: Path,
+    checkpoint: Path | None,
+    *,
+    resume: bool,
+    n_top: int,
+) -> None:
+    """Read, fit, save, show."""
+    if resume and checkpoint is None:
+        raise InvalidInputError("--resume needs --checkpoint FILE, to go on from")
+    _check_output(output, data)
+    quiet = not parameters["verbose"]
+    start = time.perf_counter()
+    with echo_warnings(quiet=quiet):
+        table = read(data, **options)
+    check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
+    if not quiet:
+        _say_what_was_read(data, table, time.perf_counter() - start)
+    with echo_warnings(quiet=quiet):
+        if resume and checkpoint is not None and checkpoint.exists():
+            changes = {name: parameters[name] for name in ("n_jobs", "verbose")}
+            est = GammaPoissonMF.resume(checkpoint, table.counts, **changes)
+            _check_resumed(est, parameters, checkpoint)
+        else:
+            est = GammaPoissonMF(**parameters, checkpoint=checkpoint).fit(table.counts)
+    if table.feature_names is not None:
+        est.feature_names_in_ = table.feature_names
+    est.save(output)
+    interrupted = bool(est._interrupted)
+    if interrupted:
+        echo(f"stopped: the model so far, after {est.n_iter_} iterations, is in {output}")
+    elif not quiet:
+        seconds = time.perf_counter() - start
+        ended = "converged" if est.converged_ else "not converged"
+        echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
+    if n_top and not quiet:
+        console = Console(highlight=False)
+        console.print(topics_table(est, n_top))
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _say_what_was_read(data: Path, table: Table, seconds: float) -> None:
+    N, F = table.counts.shape
+    echo(
+        f"{data}: {N:,} samples × {F:,} features, {table.counts.nnz:,} entries above 0, "
+        f"{int(table.counts.sum()):,} counts, read in {seconds:.1f} s"
+    )
+
+
+def _check_output(output: Path, data: Path) -> None:
+    """Refuse to write where nothing can be, or over something that is no model."""
+    check_folder(output)
+    if not output.exists():
+        return
+    if data.exists() and output.samefile(data):
+        raise InvalidInputError(f"{output} is the data: name another file for the model")
+    try:
+        storage.read(output, "model")
+    except StorageError as error:
+        raise InvalidInputError(
+            f"{output} exists and is no model: it is not replaced; remove it, or name another file"
+        ) from error
+
+
+def _check_resumed(est: Any, parameters: dict[str, Any], checkpoint: Path) -> None:
+    """A checkpoint goes on with its own settings: say so when others are asked for."""
+    asked = {k: v for k, v in parameters.items() if k not in ("n_jobs", "verbose")}
+    now = est.get_params()
+    different = [name for name, value in asked.items() if now[name] != value]
+    if different:
+        listed = ", ".join(f"{name} = {now[name]}" for name in different)
+        echo(f"note: {checkpoint} went on with its own settings: {listed}")

@@ -1,0 +1,107 @@
+"""What a fit tells while it runs: one record an iteration, for callbacks and for the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.model import GaP
+from gapmf.types import Array
+
+
+@dataclass
+class Iteration:
+    """One iteration, as callbacks see it.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    seconds : float
+        Since the fit began, without the time spent in callbacks and for `score_every`.
+    n_sweeps : int
+        Gibbs sweeps so far: 0 with exact moments.
+    log_likelihood : float
+        log p(X | W) after the iteration, or nan where it was not computed.
+    model : GaP
+        The parameters after the iteration.
+    """
+
+    iteration: int
+    seconds: float
+    n_sweeps: int
+    log_likelihood: float
+    model: GaP = field(repr=False)
+
+
+HISTORY = ("seconds", "n_sweeps", "norms", "log_likelihood")
+
+Callback = Callable[[Iteration], Any]
+
+
+class History:
+    """Collects the records of a fit and calls the callbacks; the clock stops meanwhile.
+
+    `score` gives the log-likelihood of a model, which is asked for after every `every`-th
+    iteration (never, if that is 0) that comes without one.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback] = (),
+        score: Callable[[GaP], float] | None = None,
+        every: int = 0,
+    ) -> None:
+        self._callbacks = tuple(callbacks)
+        self._score, self._every = score, every
+        self._begin = time.perf_counter()
+        self._rows: list[tuple[float, int, Array, float]] = []
+        self.stopped = False
+        self.model: GaP | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0) -> bool:
+        """Note an iteration; True when a callback asks to stop."""
+        self.model = model
+        now = time.perf_counter()
+        seconds = now - self._begin
+        asked = self._every > 0 and (len(self._rows) + 1) % self._every == 0
+        if asked and self._score is not None and np.isnan(log_likelihood):
+            log_likelihood = self._score(model)
+        self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
+        record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model)
+        answers = [callback(record) for callback in self._callbacks]
+        self._begin += time.perf_counter() - now
+        self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
+        return self.stopped
+
+    def pack(self) -> dict[str, Any]:
+        """What there is so far."""
+        K = self._rows[0][2].size if self._rows else 1
+        return self.arrays(K)
+
+    def unpack(self, tree: dict[str, Any]) -> None:
+        """Go on from there: the clock too."""
+        columns = (tree[name] for name in HISTORY)
+        self._rows = [
+            (float(seconds), int(n_sweeps), norms, float(value))
+            for seconds, n_sweeps, norms, value in zip(*columns, strict=True)
+        ]
+        self._begin = time.perf_counter() - (self._rows[-1][0] if self._rows else 0.0)
+
+    def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
+        """The history as arrays, one entry an iteration."""
+        seconds, sweeps, norms, values = zip(*self._rows, strict=True) if self._rows else ([],) * 4
+        return {
+            "seconds": np.array(seconds, dtype=float),
+            "n_sweeps": np.array(sweeps, dtype=np.int64),
+            "norms": np.array(norms, dtype=float).reshape(len(self._rows), n_components),
+            "log_likelihood": np.array(values, dtype=float),
+        }

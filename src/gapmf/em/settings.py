@@ -1,0 +1,186 @@
+"""The estimator's parameters, checked: what a fit reads instead of what a user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gapmf.em.alpha import LARGEST, SMALLEST
+from gapmf.errors import InvalidInputError
+from gapmf.types import Array
+from gapmf.validation import (
+    as_float,
+    check_alpha,
+    check_entries,
+    check_number,
+    check_option,
+    check_positive,
+    check_whole,
+)
+
+MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
+EXACT_MOMENTS = ("em-c", "em-ch", "exact")
+ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS)
+LEARNS_ALPHA = ("mcem-c", "em-c", "exact")
+WAYS_TO_LEARN = ("component", "shared")
+SCHEDULES = ("adaptive", "paper", "saem")
+STARTS = ("mean", "random")
+
+PAPER_SWEEPS = 150  # draws, and as many before them
+MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that the constructor stored untouched, checked and in its final form."""
+
+    algorithm: str
+    alpha: Array
+    beta: Array
+    learn_alpha: str | None
+    """One of `WAYS_TO_LEARN`, or None."""
+    schedule: str
+    n_draws: int
+    n_burn_in: int
+    max_iter: int
+    tol: float
+    init: str | Array
+    """One of `STARTS`, or W (F, K) to start from."""
+    n_init: int
+    smoothing: float
+    prune_tol: float
+    score_every: int
+    verbose: int
+    callbacks: tuple[Any, ...]
+
+    @property
+    def monte_carlo(self) -> bool:
+        """Whether the algorithm draws rather than integrates."""
+        return self.algorithm in MONTE_CARLO
+
+
+def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
+    """Settings from the constructor's parameters, for these counts."""
+    K = check_whole(given["n_components"], "n_components")
+    algorithm = check_option(given["algorithm"], ALGORITHMS, "algorithm")
+    monte_carlo = algorithm in MONTE_CARLO
+    schedule = check_option(given["schedule"], SCHEDULES, "schedule")
+    n_init = check_whole(given["n_init"], "n_init")
+    max_iter = given["max_iter"]
+    if max_iter is None:
+        max_iter = MAX_ITER[schedule if monte_carlo else "exact moments"]
+    learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
+    return Settings(
+        algorithm=algorithm,
+        alpha=_first_alpha(check_alpha(given["alpha"], K), learn_alpha),
+        beta=check_positive(given["beta"], K, "beta"),
+        learn_alpha=learn_alpha,
+        schedule=schedule,
+        n_draws=_check_sweeps(given, "n_draws", least=1),
+        n_burn_in=_check_sweeps(given, "n_burn_in", least=0),
+        max_iter=check_whole(max_iter, "max_iter"),
+        tol=check_number(given["tol"], "tol", least=0.0),
+        init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
+        n_init=n_init,
+        smoothing=check_smoothing(given["smoothing"]),
+        prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
+        score_every=check_whole(given["score_every"], "score_every", least=0),
+        verbose=check_verbose(given["verbose"]),
+        callbacks=_check_callbacks(given["callbacks"]),
+    )
+
+
+def _check_learn_alpha(value: Any, algorithm: str) -> str | None:
+    """How α is learned, if it is."""
+    how = {False: None, True: "component"} | {way: way for way in WAYS_TO_LEARN}
+    if not isinstance(value, (bool, np.bool_, str)) or value not in how:
+        raise InvalidInputError(
+            f"learn_alpha must be False, True, 'component' (the same) or 'shared', but is {value!r}"
+        )
+    learned = how[value if isinstance(value, str) else bool(value)]
+    if learned is not None and algorithm not in LEARNS_ALPHA:
+        able = ", ".join(repr(name) for name in LEARNS_ALPHA)
+        raise InvalidInputError(
+            f"algorithm={algorithm!r} cannot learn alpha, which is learned from the sizes of "
+            f"components with the activations integrated out: use one of {able}, or "
+            "learn_alpha=False"
+        )
+    return learned
+
+
+def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:
+    """α to start from: within its bounds when it is learned, and one for all when shared.
+
+    Shared, unequal values are replaced by their geometric mean: α is a scale.
+    """
+    if learn_alpha is None:
+        return alpha
+    alpha = np.clip(alpha, SMALLEST, LARGEST)
+    if learn_alpha == "shared" and np.ptp(alpha) > 0:
+        alpha = np.full_like(alpha, np.exp(np.log(alpha).mean()))
+    return alpha
+
+
+def _check_sweeps(given: dict[str, Any], name: str, least: int) -> int:
+    """n_draws or n_burn_in, which only the paper's schedule has."""
+    value = given[name]
+    if value is None:
+        return PAPER_SWEEPS
+    if given["algorithm"] not in MONTE_CARLO:
+        raise InvalidInputError(
+            f"{name} is for Monte Carlo only: leave it out with algorithm={given['algorithm']!r}"
+        )
+    if given["schedule"] != "paper":
+        raise InvalidInputError(
+            f"{name} is for schedule='paper' only, but the schedule is {given['schedule']!r}, "
+            f"which chooses its sweeps itself: leave {name} out"
+        )
+    return check_whole(value, name, least=least)
+
+
+def check_smoothing(value: Any) -> float:
+    """The weight of the background, in [0, 1)."""
+    weight = check_number(value, "smoothing", least=0.0)
+    if weight >= 1.0:
+        raise InvalidInputError(f"smoothing must be below 1, but is {value!r}")
+    return weight
+
+
+def check_verbose(value: Any) -> int:
+    """How much to tell: a whole number, or a bool."""
+    return int(value) if isinstance(value, bool) else check_whole(value, "verbose", least=0)
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Any, ...]:
+    callbacks = () if callbacks is None else callbacks
+    if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+        raise InvalidInputError(
+            f"callbacks must be a list of callables of one record, but is {callbacks!r}"
+        )
+    return tuple(callbacks)
+
+
+def _check_init(init: Any, K: int, counts: sp.csr_array, n_init: int) -> str | Array:
+    """A kind of start, or W (F, K) from the components (K, F) that were given."""
+    if isinstance(init, str):
+        return check_option(init, STARTS, "init")
+    components = as_float(init, "init", "'mean', 'random' or numbers, components × features")
+    if components.shape != (K, counts.shape[1]):
+        raise InvalidInputError(
+            f"init must have shape {(K, counts.shape[1])}, components × features, "
+            f"but has shape {components.shape}"
+        )
+    check_entries(components, "init")
+    if n_init != 1:
+        raise InvalidInputError("with components in init every start is the same: n_init must be 1")
+    unmet = np.flatnonzero((components.sum(axis=0) == 0) & (np.asarray(counts.sum(axis=0)) > 0))
+    if unmet.size:
+        raise InvalidInputError(
+            f"feature {unmet[0]} has counts, but every component of init is 0 there: "
+            "EM cannot leave zero, so start from something positive"
+        )
+    return components.T

@@ -1,0 +1,324 @@
+"""What the exact methods cost, sample by sample; which is cheapest; when to refuse.
+
+Costs are in operations of about a nanosecond each on one core of a common machine. They are
+functions of the sample and the model alone: no decision reads a clock, or other samples.
+
+Which samples are worked on together: those that share their columns and their rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from gapmf.counts import check_counts
+from gapmf.csr import Block, sum_entries, take_block
+from gapmf.distributions import log_rising
+from gapmf.errors import InvalidInputError, TooCostlyError
+from gapmf.likelihood.exact import (
+    QuadratureRule,
+    nodes_per_stick,
+    rule_key,
+    simplex_logs,
+    simplex_rule,
+)
+from gapmf.types import Array, Index
+from gapmf.validation import check_whole
+
+EXACT_METHODS = ("enumerate", "polynomial", "quadrature")
+MAX_COST = 1e12  # operations a call, over its distinct samples: a quarter of an hour or so
+AUTO_COST = 1e8  # operations a sample up to which "auto" is exact: a tenth of a second or so
+MAX_MEMORY = 2**31  # bytes a thread
+
+
+def count_admissible(X: Any, K: int, *, log: bool = False) -> NDArray[Any]:
+    """The number of admissible components of each sample, Π_f C(v_fn+K−1, K−1) (Eq. 25).
+
+    That many terms has the paper's sum for one sample. The paper's #C, for a whole data set,
+    is the product over samples.
+
+    Parameters
+    ----------
+    X : counts, (N, F)
+    K : int
+        The number of components.
+    log : bool
+        Return natural logarithms (float64) instead of exact whole numbers of any size.
+
+    Returns
+    -------
+    array, (N,)
+        Python integers (dtype object), or float64 when `log`.
+
+    Examples
+    --------
+    >>> from gapmf import count_admissible
+    >>> count_admissible([[2, 1], [0, 0]], K=3)
+    array([18, 1], dtype=object)
+    """
+    counts = check_counts(X)
+    K = check_whole(K, "K")
+    if log:
+        return sum_entries(counts.indptr, log_compositions(counts.data, K))
+    ways = {int(v): math.comb(int(v) + K - 1, K - 1) for v in np.unique(counts.data)}
+    rows = np.split(counts.data, counts.indptr[1:-1])
+    return np.array([math.prod(ways[int(v)] for v in row) for row in rows], dtype=object)
+
+
+def log_compositions(v: NDArray[Any], K: int) -> Array:
+    """log C(v+K−1, K−1): the ways to write v as a sum of K counts."""
+    return log_rising(np.asarray(v, dtype=float) + 1.0, K - 1) - float(gammaln(K))
+
+
+class Costs(NamedTuple):
+    """What the exact methods cost, for each of N samples."""
+
+    operations: Array
+    """(3, N), in the order of EXACT_METHODS; inf where the memory would not suffice."""
+    log_terms: Array
+    """log of the number of terms of the paper's sum, (N,)."""
+    memory: Array
+    """(3, N), bytes."""
+
+
+def predict(rows: sp.csr_array, alpha: Array) -> Costs:
+    """The costs for samples that all have len(alpha) columns to come from."""
+    K, N = alpha.size, rows.shape[0]
+    total = np.asarray(rows.sum(axis=1)).astype(float)
+    n_entries = np.diff(rows.indptr)
+    if K < 2:  # one term, in closed form
+        return Costs(np.tile(n_entries + 10.0, (3, 1)), np.zeros(N), np.zeros((3, N)))
+    log_terms = sum_entries(rows.indptr, log_compositions(rows.data, K))
+    with np.errstate(over="ignore"):  # inf is a fine cost
+        terms = np.exp(log_terms)
+        coefficients = np.exp(log_compositions(total, K))
+        table = np.exp(log_compositions(total, K - 1))  # rows of coefficients, with neighbours
+        grown = np.exp(log_compositions(total, K + 1))
+        enumerate_ = terms * (7.0 * K + 30.0) + K * total
+        polynomial = grown * K + table * (K * K) + 100.0
+        memory = np.stack(
+            [8.0 * K * total, 8.0 * (coefficients + 2.0 * (K - 1) * table), 4096.0 * n_entries]
+        )
+    m = nodes_per_stick(alpha, total)[0]
+    quadrature = quadrature_cost(m, n_entries, K)
+    quadrature += np.where(m > 512, making_cost(m, K), 0.0)  # small rules are shared and kept
+    operations = np.stack([enumerate_, polynomial, quadrature])
+    return Costs(np.where(memory > MAX_MEMORY, np.inf, operations), log_terms, memory)
+
+
+def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
+    """Operations to visit every node of K−1 sticks of m, with so many entries a sample."""
+    with np.errstate(over="ignore"):
+        visits: Array = m.astype(float) ** max(K - 1, 0)
+        cost = visits * (6.0 * n_entries + 8.0) + 100.0
+    return np.where(visits < 2.0**62, cost, np.inf)  # nodes are numbered in 64 bits
+
+
+def making_cost(m: NDArray[np.int64], K: int) -> Array:
+    """Operations to make a rule of K−1 sticks of m nodes, once."""
+    return 50.0 * max(K - 1, 0) * m.astype(float) ** 2
+
+
+def refuse_if_too_costly(
+    method: str, chosen: Array, costs: Costs, total: Array, row: NDArray[np.int64], max_cost: float
+) -> None:
+    """Raise, with the figures and a way out, when the chosen methods exceed the limit.
+
+    chosen (N,) are the operations of the chosen methods, total (N,) the counts of the samples
+    and row (N,) their places in X.
+    """
+    needed = float(chosen.sum())
+    if needed <= max_cost and math.isfinite(needed):
+        return
+    worst = int(np.lexsort((total, chosen))[-1])
+    reason = f"{_amount(needed)}, over the limit of {max_cost:.2g} operations"
+    if method == "enumerate":
+        log10_terms = costs.log_terms[worst] / math.log(10)
+        reason = f"10^{log10_terms:.1f} terms for its worst sample, {reason}"
+    elif method in EXACT_METHODS:
+        gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
+        if gib > most:
+            reason = f"{gib:.2g} GiB a thread, over the limit of {most:g} GiB"
+    cheapest = float(costs.operations.min(axis=0).sum())
+    if method not in EXACT_METHODS:
+        advice = "use fewer components or samples, or a larger max_cost"
+    elif cheapest <= max_cost:
+        advice = f'use method="auto", which needs at most {_amount(cheapest)}'
+    else:
+        advice = 'use method="auto", which estimates where no exact method will do'
+    raise TooCostlyError(
+        f'the likelihood by "{method}" needs {reason} (worst sample: row {int(row[worst])} '
+        f"of X, with {int(total[worst])} counts); {advice}"
+    )
+
+
+def refuse_work(what: str, operations: float, limit: float) -> None:
+    """Raise when something other than the likelihood would take more than the limit."""
+    if operations > limit:
+        raise TooCostlyError(
+            f"{what} would take {_amount(operations)}, over the limit of {limit:.2g} operations: "
+            "use fewer components, or samples with fewer counts"
+        )
+
+
+def _amount(operations: float) -> str:
+    """A number of operations with the time that it takes: a nanosecond each, about."""
+    if not math.isfinite(operations):
+        return "more memory or operations than there are"
+    seconds = operations * 1e-9
+    for size, unit in ((3.15e7, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{operations:.2g} operations (about {seconds / size:.2g} {unit})"
+    return f"{operations:.2g} operations (about {seconds:.2g} seconds)"
+
+
+# A block shares tables of 256 numbers a feature (2 KiB an entry each, at most) and is the unit
+# of work of a thread. Nothing that a sample gets depends on its block.
+_BLOCK_ENTRIES = 1 << 14
+_BLOCK_COST = 1e8
+_MAKING = 3e5  # operations to make a small rule and its block
+
+
+def group_by_support(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:
+    """Group the samples by the columns that can have produced them: members and columns.
+
+    A sample with a count where every w_fk is 0 is impossible and is in no group.
+    """
+    positive = W > 0
+    meets = support(rows, positive)
+    empty = np.asarray(~positive.any(axis=1))
+    possible = sum_entries(rows.indptr, empty[rows.indices].astype(float)) == 0
+    patterns, label = np.unique(meets, axis=0, return_inverse=True)
+    order = np.argsort(label, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+        able = members[possible[members]]
+        if able.size:
+            yield able, np.flatnonzero(patterns[label[able[0]]])
+
+
+def support(rows: sp.csr_array, positive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which columns have a positive entry at some feature of a sample, (N, K)."""
+    present = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
+    return np.asarray(present @ positive.astype(float)) > 0
+
+
+def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterator[Index]:
+    """Cut samples into blocks with one rule each and about equal work.
+
+    rule, size and cost are (N,): the key of the rule, the number of entries, of operations.
+    """
+    members = members[np.argsort(rule[members], kind="stable")]
+    start, entries, operations = 0, 0, 0.0
+    for i, n in enumerate(members):
+        entries += size[n]
+        operations += cost[n]
+        full = entries > _BLOCK_ENTRIES or operations > _BLOCK_COST
+        if i > start and (full or rule[n] != rule[members[start]]):
+            yield members[start:i]
+            start, entries, operations = i, size[n], cost[n]
+    if members.size:
+        yield members[start:]
+
+
+class QuadratureBlock(NamedTuple):
+    """A block of samples with what its quadrature needs."""
+
+    members: Index
+    """The samples, by their row."""
+    columns: Index
+    """The columns of W that can have produced them."""
+    block: Block
+    rule: QuadratureRule
+    logs: Array
+    """Of the nodes, where they are wanted: `simplex_logs`; else without entries."""
+
+
+def plan_quadrature(
+    rows: sp.csr_array,
+    W: Array,
+    alpha: Array,
+    what: str,
+    limit: float,
+    *,
+    extra_degree: int = 0,
+    share: bool = False,
+    logs: bool = False,
+) -> list[QuadratureBlock]:
+    """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
+
+    Samples without counts, and those that no column can have produced, are in no block. With
+    `share`, samples get a larger rule than they need where that saves a table of logarithms;
+    without it, nothing that a sample gets depends on its company. With `logs`, the polynomials
+    may be multiplied by log θ_k. When `what` is to be done
+    would take two visits to every node of more than `limit` operations, it is refused before
+    any rule is made.
+    """
+    N = rows.shape[0]
+    total = np.asarray(rows.sum(axis=1)).astype(np.int64)
+    size = np.diff(rows.indptr)
+    cost, degree, rule = np.zeros(N), np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
+    groups = [group for group in group_by_support(rows, W) if group[1].size]
+    making = 0.0
+    for members, columns in groups:
+        shapes = alpha[columns]
+        degrees = total[members] + extra_degree
+        if share:
+            degrees = _share_rules(degrees, size[members], shapes, logs)
+        m = nodes_per_stick(shapes, degrees, logs=logs)[0]
+        degree[members], rule[members] = degrees, rule_key(shapes, degrees, logs=logs)
+        cost[members] = quadrature_cost(m, size[members], columns.size)
+        making += float(making_cost(np.unique(m), columns.size).sum())
+    refuse_work(what, 2.0 * float(cost.sum()) + making, limit)
+    works = []
+    for members, columns in groups:
+        for chosen in cut_blocks(members, rule, size, cost):
+            shapes, n = alpha[columns], int(degree[chosen].max())
+            its_logs = simplex_logs(shapes, n) if logs else np.empty((0, 0, 0))
+            its_rule = simplex_rule(shapes, n, logs=logs)
+            works.append(
+                QuadratureBlock(chosen, columns, take_block(rows, chosen), its_rule, its_logs)
+            )
+    return works
+
+
+def _share_rules(degree: Index, size: Index, alpha: Array, logs: bool) -> Index:
+    """Raise degrees to that of a larger sample where sharing its rule costs less.
+
+    From the largest down: a rule of its own costs a group the logarithms of its features at
+    every node; a shared one costs visits to the nodes that it would not need. With `logs` α is
+    being learned: every E-step has another and makes its rules anew.
+    """
+    nodes = nodes_per_stick(alpha, degree, logs=logs)[0].astype(float) ** (alpha.size - 1)
+    making = _MAKING if logs else 0.0
+    shared = degree.copy()
+    current_nodes, current_degree = 0.0, 0
+    for key in np.unique(nodes)[::-1]:
+        group = np.flatnonzero(nodes == key)
+        visit = 0.3 * size[group].sum() + 2.0 * group.size
+        logarithms = 12.0 * size[group].max()
+        if current_nodes and current_nodes * visit <= key * (visit + logarithms) + making:
+            shared[group] = current_degree
+        else:
+            current_nodes, current_degree = key, int(degree[group].max())
+            shared[group] = current_degree
+    return shared
+
+
+def check_support(rows: sp.csr_array, W: Array) -> None:
+    """Raise when a count stands where every w_fk is 0: such a sample has no posterior."""
+    empty = np.all(W == 0, axis=1)
+    bad = np.asarray(empty)[rows.indices]
+    if bad.any():
+        place = int(bad.argmax())
+        f, n = int(rows.indices[place]), int(np.searchsorted(rows.indptr, place, "right")) - 1
+        raise InvalidInputError(
+            f"feature {f} has counts in row {n}, but row {f} of W is all zero: the sample is "
+            "impossible under the model and has no posterior; GammaPoissonMF's smoothing, a "
+            "background in every component, gives it one"
+        )

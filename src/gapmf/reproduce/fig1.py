@@ -1,0 +1,153 @@
+"""fig1: one feature and two components. MCEM-C's iterates stay on the line w₁ + w₂ = v̄."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.estimator import GammaPoissonMF
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.model import GaP
+from gapmf.reproduce.cache import ALGORITHMS, Protocol, ResultCache, trace_run
+from gapmf.reproduce.results import (
+    COLOURS,
+    INK,
+    LABELS,
+    QUIET,
+    Experiment,
+    Options,
+    Outcome,
+    new_figure,
+)
+from gapmf.types import Array
+
+LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
+
+
+@dataclass(frozen=True)
+class Config:
+    """The paper does not say what its samples were drawn from; this is ours."""
+
+    truth: tuple[float, float] = (8.0, 1.0)
+    n_samples: int = 300
+    n_iter: int = 500
+    n_draws: int = 150
+    n_burn_in: int = 150
+    n_last: int = 80
+    n_grid: int = 41
+
+
+def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
+    """The last iterates of the three algorithms, and the cost around them."""
+    X = GaP([config.truth]).sample(config.n_samples, random_state=options.seed)
+    protocol = Protocol(2, config.n_iter, config.n_draws, config.n_burn_in, options.seed)
+    tasks = [
+        partial(trace_run, X, a, protocol, cache, "fig1", until=options.until) for a in ALGORITHMS
+    ]
+    traces = dict(zip(ALGORITHMS, cache.side_by_side(tasks), strict=True))
+    best = GammaPoissonMF(2, algorithm="exact", random_state=options.seed).fit(X)
+    cache.check()  # a fit that was stopped returns what it has
+    n_run = len(traces["mcem-c"])
+    last = range(max(n_run - config.n_last, 0) + 1, n_run + 1)
+    W = {a: np.array([traces[a].W[i][0] for i in last]) for a in ALGORITHMS}
+    mean = float(X.mean())
+    settings = {"seed": options.seed, **asdict(config)}
+    w1, w2 = _grid(mean, config.n_grid)
+    cost = cache.cached("fig1-grid", settings, lambda: _costs(X, w1, w2, cache).tolist())
+    findings = {
+        "mean_count": mean,
+        "smallest_cost": -best.log_likelihood_,
+        "w_of_smallest_cost": best.model_.W[0],
+        "distance_from_the_line": {a: np.abs(W[a].sum(axis=1) - mean).max() for a in ALGORITHMS},
+        "cost_of_last_mean": {
+            a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
+        },
+    }
+    settings["iterations_run"] = n_run
+    names = np.repeat(ALGORITHMS, len(last))
+    every = np.concatenate([W[a] for a in ALGORITHMS])
+    curves = {
+        "algorithm": names,
+        "iteration": np.tile(np.array(last), 3),
+        "w1": every[:, 0],
+        "w2": every[:, 1],
+    }
+    contours = {"w1": w1.ravel(), "w2": w2.ravel(), "cost": np.ravel(cost)}
+    return Outcome(settings, curves, findings, {"contours": contours})
+
+
+def _grid(mean: float, n: int) -> tuple[Array, Array]:
+    """Points by their sum and by what w₁ has of it: the valley lies along the second."""
+    total, share = np.meshgrid(np.linspace(0.3, 1.8, n) * mean, np.linspace(0.0, 1.0, n))
+    return share * total, (1.0 - share) * total
+
+
+def _costs(X: NDArray[np.int64], w1: Array, w2: Array, cache: ResultCache) -> Array:
+    """C_ML at such points, exactly: symmetric in w₁ and w₂, and equal counts are one."""
+    values, times = np.unique(X, return_counts=True)
+    n = w1.shape[0]
+    cost = np.empty(w1.shape)
+    for i in range((n + 1) // 2):
+        cache.check()
+        cache.tell("fig1 contours", i + 1, (n + 1) // 2)
+        for j in range(w1.shape[1]):
+            ll = log_marginal_likelihood(values[:, None], GaP([[w1[i, j], w2[i, j]]]))
+            cost[i, j] = cost[n - 1 - i, j] = -(times @ ll.per_sample)
+    return cost
+
+
+def draw(outcome: Outcome) -> Any:
+    """Contours, the line, and the iterates; a second panel is close up."""
+    findings, curves = outcome.findings, outcome.curves
+    contours = outcome.more["contours"]
+    side = outcome.settings["n_grid"]
+    w1, w2, cost = (np.reshape(contours[k], (side, side)) for k in ("w1", "w2", "cost"))
+    excess = np.maximum(cost - findings["smallest_cost"], 0.0)
+    figure, axes = new_figure(8.4, 4.3, 1, 2)
+    mean = findings["mean_count"]
+    w = np.column_stack([curves["w1"], curves["w2"]])
+    top = np.sort(findings["w_of_smallest_cost"])
+    for name in ALGORITHMS:  # the two minima are one with the columns exchanged
+        mine = curves["algorithm"] == name
+        if w[mine, 0].mean() > w[mine, 1].mean():
+            w[mine] = w[mine, ::-1]
+    for ax, close in zip(axes[0], (False, True), strict=True):
+        lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
+        if not close:
+            ax.clabel(lines, LEVELS[2:], fmt=lambda x: f"{x:g}", fontsize=7)
+        ax.plot([0.0, mean], [mean, 0.0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        for name in ("mcem-h", "mcem-ch", "mcem-c"):
+            mine = curves["algorithm"] == name
+            ax.plot(*w[mine].T, color=COLOURS[name], linewidth=1.0, label=LABELS[name])
+        for point in (top, top[::-1]):
+            ax.plot(*point, marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
+        ax.set_aspect("equal", adjustable="box")
+        ax.grid(visible=False)
+        ax.set_xlabel("$w_1$")
+        ax.set_ylabel("$w_2$")
+    seen = np.vstack([w, top])
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    room = 0.6 * (high - low).max()
+    centre = 0.5 * (low + high)
+    axes[0, 1].set_xlim(centre[0] - room, centre[0] + room)
+    axes[0, 1].set_ylim(centre[1] - room, centre[1] + room)
+    axes[0, 0].set_xlim(0.0, 1.3 * mean)
+    axes[0, 0].set_ylim(0.0, 1.3 * mean)
+    axes[0, 0].set_title("$C_{ML}$ in nats above its minimum (★)")
+    n_last = curves["w1"].size // len(ALGORITHMS)
+    axes[0, 1].set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
+    axes[0, 1].legend(loc="upper right")
+    return figure
+
+
+FIG1 = Experiment(
+    "one feature, two components; iterates on the exact cost",
+    Config(),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=11),
+    run,
+    draw,
+)

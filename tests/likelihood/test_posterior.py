@@ -1,0 +1,172 @@
+"""Activations given the counts: exact where cheap, by chains elsewhere. Seeds are fixed."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+from gapmf import (
+    GammaPoissonMF,
+    GaP,
+    log_marginal_likelihood,
+    posterior_activations,
+    posterior_moments,
+)
+from gapmf.em import fit as fits
+from gapmf.errors import InvalidInputError
+from gapmf.likelihood import posterior as activations
+
+
+def a_data_set(K=3, N=20, seed=0):
+    rng = np.random.default_rng(seed)
+    model = GaP(rng.gamma(0.5, 8.0, (12, K)), alpha=10 ** rng.uniform(-1, 0.5, K), beta=2.0)
+    return model.sample(N, random_state=1), model
+
+
+def test_chains_agree_with_exact_moments(monkeypatch):
+    """Means within 3 % of a sample's largest, deviations within 15 %."""
+    X, model = a_data_set()
+    exact = posterior_moments(X, model)
+    cheap = posterior_activations(X, model)
+    assert cheap.exact.all()
+    np.testing.assert_allclose(cheap.mean, exact.h)
+    np.testing.assert_allclose(cheap.std, np.sqrt(exact.h_variance))
+    monkeypatch.setattr(activations, "EXACT_COST", 0.0)
+    drawn = posterior_activations(X, model, random_state=0)
+    assert not drawn.exact[X.sum(axis=1) > 0].any()
+    error = np.abs(drawn.mean - exact.h) / exact.h.max(axis=1, keepdims=True)
+    assert error.max() < 0.03
+    assert (drawn.error > 0).any()
+    assert drawn.reliable.mean() > 0.8
+    deviation = np.sqrt(exact.h_variance)
+    assert (np.abs(drawn.std - deviation) < 0.15 * deviation + 1e-3).all()
+
+
+def test_quantiles_and_draws_are_those_of_the_posterior():
+    """One component: h given v is Gamma(α + n, S + β). Kolmogorov-Smirnov at the 0.1 % level."""
+    model = GaP([[2.0], [1.0]], alpha=0.7, beta=0.5)
+    found = posterior_activations(
+        [[4, 3], [0, 0]], model, quantiles=(0.1, 0.5, 0.9), n_draws=1024, random_state=0
+    )
+    for n, total in enumerate((7, 0)):
+        law = stats.gamma(0.7 + total, scale=1 / 3.5)
+        assert stats.kstest(found.draws[:, n, 0], law.cdf).pvalue > 1e-3
+        np.testing.assert_allclose(law.cdf(found.quantiles[:, n, 0]), [0.1, 0.5, 0.9], atol=0.05)
+        assert found.mean[n, 0] == pytest.approx(law.mean())
+        assert found.std[n, 0] == pytest.approx(law.std())
+
+
+def test_draws_cover_what_the_model_drew():
+    """Of activations that the model drew, 90 % lie in their own 5 % to 95 % intervals."""
+    model = a_data_set(K=5)[1]
+    X, latents = model.sample(120, random_state=3, return_latent=True)
+    found = posterior_activations(X, model, random_state=0)
+    low, high = found.quantiles
+    inside = (low <= latents.H) & (high >= latents.H)
+    # 600 intervals: three sigmas are 0.037 if the five of a sample are independent.
+    assert abs(inside.mean() - 0.9) < 0.037
+
+
+def test_company_order_and_threads_do_not_matter(monkeypatch):
+    monkeypatch.setattr(activations, "EXACT_COST", 0.0)
+    X, model = a_data_set(K=6, N=8)
+    base = posterior_activations(X, model, random_state=1)
+    order = np.random.default_rng(0).permutation(len(X))
+    for n_jobs in (1, 2):
+        again = posterior_activations(sp.csc_array(X[order]), model, random_state=1, n_jobs=n_jobs)
+        np.testing.assert_array_equal(again.mean, base.mean[order])
+        np.testing.assert_array_equal(again.quantiles, base.quantiles[:, order])
+    alone = posterior_activations(X[[3]], model, random_state=1)
+    np.testing.assert_array_equal(alone.mean[0], base.mean[3])
+    assert (posterior_activations(X, model, random_state=2).mean != base.mean).any()
+
+
+def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
+    X, model = a_data_set()
+    base = posterior_activations(X, model, quantiles=())
+    monkeypatch.setattr(activations, "MOST_MOMENTS", 3 * 9)
+    np.testing.assert_array_equal(posterior_activations(X, model, quantiles=()).mean, base.mean)
+
+
+def test_what_chains_may_have_missed_is_flagged(monkeypatch):
+    monkeypatch.setattr(activations, "EXACT_COST", 0.0)
+    W = [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
+    found = posterior_activations([[8, 8, 8]], GaP(W, alpha=1e-4), random_state=0)
+    assert not found.reliable[0]
+    model = GaP(W, alpha=0.1)
+    found = posterior_activations([[8, 8, 8]], model, random_state=0)
+    exact = posterior_moments([[8, 8, 8]], model)
+    off = np.linalg.norm(found.mean - exact.h) / np.linalg.norm(exact.h)
+    assert off < 4 * found.error[0] + 1e-3
+
+
+def test_no_dense_matrix_is_made():
+    """40 samples of 200,000 features: dense they would be 64 MB."""
+    rng = np.random.default_rng(0)
+    F, K = 200_000, 6
+    model = GaP(rng.gamma(0.3, 1e-4, (F, K)), alpha=0.5)
+    X = sp.random_array((40, F), density=1e-4, random_state=rng)
+    X = sp.csr_array((np.ones(X.nnz, dtype=np.int64), X.tocsr().indices, X.tocsr().indptr), X.shape)
+    posterior_activations(X[:2], model, quantiles=())  # compiles
+    log_marginal_likelihood(X[:2], model, "smc", n_particles=64)
+    tracemalloc.start()
+    try:
+        posterior_activations(X, model, quantiles=())
+        log_marginal_likelihood(X, model, "smc", n_particles=64)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3e7  # W has 10 MB
+
+
+def test_refusals():
+    model = GaP([[1.0, 2.0], [0.0, 0.0]])
+    with pytest.raises(InvalidInputError, match="quantiles must lie between 0 and 1"):
+        posterior_activations([[1, 0]], model, quantiles=(5, 95))
+    with pytest.raises(InvalidInputError, match="at most 1024"):
+        posterior_activations([[1, 0]], model, n_draws=5000)
+    with pytest.raises(InvalidInputError, match="feature 1 has counts"):
+        posterior_activations([[1, 1]], model)
+
+
+def test_the_estimator_answers():
+    X, _ = a_data_set(K=5, N=16)
+    given = {"n_components": 5, "tol": 1e-3, "random_state": 0}
+    est = GammaPoissonMF(**given, n_jobs=2).fit(X)
+    H = est.transform(X)
+    assert H.shape == (16, 5)
+    np.testing.assert_array_equal(est.transform(X[10:13]), H[10:13])
+    np.testing.assert_array_equal(GammaPoissonMF(**given, n_jobs=1).fit_transform(X), H)
+    posterior = est.posterior(X, (0.25,), n_draws=5)
+    np.testing.assert_array_equal(posterior.mean, H)
+    assert posterior.quantiles.shape == (1, 16, 5)
+    assert posterior.draws.shape == (5, 16, 5)
+    found = est.log_likelihood(X)
+    np.testing.assert_array_equal(est.score_samples(X), found.per_sample)
+    assert est.score(X) == pytest.approx(found.total / 16)
+
+
+def test_scores_on_the_way(monkeypatch):
+    """Every third iteration, outside the clock."""
+    X, _ = a_data_set(K=2, N=60)
+    seen = []
+    est = GammaPoissonMF(2, score_every=3, tol=1e3, random_state=0, callbacks=[seen.append]).fit(X)
+    values = est.history_["log_likelihood"]
+    assert np.isfinite(values[2::3]).all()
+    assert np.isnan(np.delete(values, np.arange(2, len(values), 3))).all()
+    np.testing.assert_array_equal([record.log_likelihood for record in seen], values)
+    assert values[2::3][-1] > values[2]
+    plain = GammaPoissonMF(2, tol=1e3, random_state=0).fit(X)
+    np.testing.assert_array_equal(est.components_, plain.components_)
+    # A score that takes its time must not show in the seconds.
+    import time
+
+    monkeypatch.setattr(fits.Draws, "_value", lambda *_: (time.sleep(0.05), 0.0)[1])
+    slow = GammaPoissonMF(2, score_every=1, tol=1e3, random_state=0).fit(X)
+    assert slow.history_["seconds"][-1] < 0.5 * 0.05 * slow.n_iter_
+    with pytest.raises(InvalidInputError, match="score_every must be a whole number, 0 or more"):
+        GammaPoissonMF(2, score_every=-1).fit(X)
