@@ -24,6 +24,7 @@ LAYERS = [
         "io",
         "archive",
         "files",
+        "output",
         "layout",
         "checkpoint",
     },

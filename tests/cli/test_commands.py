@@ -22,21 +22,7 @@ def folder(tmp_path_factory):
     """A simulated file in every format that `simulate` has, and a model of one."""
     folder = tmp_path_factory.mktemp("files")
     for name in ("toy.csv", "toy.mtx", "toy.npz", "docword.toy.txt", "docword.toy.txt.gz"):
-        gapmf(
-            "simulate",
-            "-o",
-            folder / name,
-            "-n",
-            60,
-            "-f",
-            20,
-            "-k",
-            3,
-            "--counts",
-            50,
-            "--seed",
-            1,
-        )
+        gapmf("simulate", "-o", folder / name, *SIZES)
     (folder / "vocab.toy.txt").write_text("".join(f"word{f}\n" for f in range(20)))
     gapmf(
         "fit", folder / "docword.toy.txt.gz", "-k", 3, "--learn-alpha", "-o", folder / "m.gapmf",
@@ -158,7 +144,7 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
         (["fit", "nowhere.csv", "-k", 2, "-o", "m"], "No such file"),
         (["fit", "toy.csv", "-k", 2, "-o", "no/such/m"], "there is no folder"),
         (["fit", "toy.csv", "-k", 2, "-o", "toy.csv"], "is the data"),
-        (["fit", "toy.npz", "-k", 2, "-o", "toy.csv"], "is no model: it is not replaced"),
+        (["fit", "toy.npz", "-k", 2, "-o", "toy.csv"], "is not a model, so it is not replaced"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--resume"], "--resume needs --checkpoint"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--layer", "x"], "no option layer"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--algorithm", "no"], "algorithm"),
@@ -180,13 +166,13 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
         (["info", "toy.csv"], "not a gapmf file"),
         (["info", "nowhere.gapmf", "--json"], "nowhere.gapmf"),
         (["info", "cut.gapmf"], "cut.gapmf"),
-        (["simulate", "-o", "x.xls"], "the output must be"),
+        (["simulate", "-o", "x.xls"], "must end in .csv, .mtx or .npz"),
         (["simulate", "-o", "no/such/x.csv"], "there is no folder"),
         (["simulate", "-o", "x.csv", "--alpha", 0], "alpha must be"),
         (["simulate", "-o", "x.csv", "--counts", "nan"], "counts must be"),
         (["simulate", "-o", "x.csv", "--model", "toy.csv"], "toy.csv is not a gapmf file"),
         (["simulate", "-o", "x.csv", "--model", "m.gapmf", "--truth", "t.npz"], "--truth is for"),
-        (["simulate", "-o", "x.csv", "--truth", "t.csv"], "the truth must end in .npz"),
+        (["simulate", "-o", "x.csv", "--truth", "t.csv"], "the name must end in .npz"),
     ],
 )
 def test_bad_input(folder, args, match, monkeypatch):

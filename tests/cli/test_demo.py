@@ -7,7 +7,7 @@ import re
 import pytest
 from commands import gapmf
 
-from gapmf.cli.demo import QUICK, _data, _fitted
+from gapmf.cli.demo import QUICK, fit_digits, load_data
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +27,15 @@ def test_it_fits_the_terminal(shown):
 
 
 def test_its_numbers_are_those_of_the_library(shown):
-    train, test = _data(2, QUICK)
-    est = _fitted(QUICK.K, train, QUICK, 2, 1)
+    train, test = load_data(2, QUICK)
+    est = fit_digits(QUICK.K, train, QUICK, 2, 1)
     assert f"α = {est.alpha_[0]:.2f}" in " ".join(shown.split())
     largest = est.model_.shares.max()
     assert f"1: {largest:.1%}" in shown
-    for K, fitted in ((1, _fitted(1, train, QUICK, 2, 1)), (QUICK.K, est)):
+    for K, fitted in ((1, fit_digits(1, train, QUICK, 2, 1)), (QUICK.K, est)):
         found = fitted.log_likelihood(test)
         error = f"± {found.std_error:.1f}" if K > 1 else "(exact)"
-        row = re.search(rf"gapmf, {K} parts? +(.*)", shown)[1]
+        row = re.search(rf"gapmf, {K} components? +(.*)", shown)[1]
         assert row.split("  ")[0] == f"{found.total:,.1f} {error}"
         assert f"{found.total / test.sum():.4f}" in row
     report = est.rank_report(train[: QUICK.n_report])
@@ -43,10 +43,10 @@ def test_its_numbers_are_those_of_the_library(shown):
     assert f"{report.price:.0f} nats" in " ".join(shown.split())
 
 
-def test_parts_predict_better_than_one(shown):
+def test_components_predict_better_than_one(shown):
     one, some, nmf = (
         float(re.search(rf"{name}.*?(\d+\.\d\d) *\n", shown)[1])
-        for name in ("gapmf, 1 part ", f"gapmf, {QUICK.K} parts", f"NMF, {QUICK.K} parts")
+        for name in ("gapmf, 1 component ", f"gapmf, {QUICK.K} comp", f"NMF, {QUICK.K} comp")
     )
     assert some < one < 64
     assert nmf < one
@@ -55,8 +55,8 @@ def test_parts_predict_better_than_one(shown):
 @pytest.mark.parametrize(
     ("args", "match", "code"),
     [
-        (["-o", "parts.xls"], "parts.xls: the picture must end in .png, .pdf, .svg", 1),
-        (["-o", "parts"], "parts: the picture must end in .png", 1),
+        (["-o", "parts.xls"], "parts.xls: the name must end in .png, .pdf, .svg", 1),
+        (["-o", "parts"], "parts: the name must end in .png", 1),
         (["-o", "no/such/parts.png"], "there is no folder", 1),
         (["--seed", -1], "--seed", 2),
         (["--fast"], "--fast", 2),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 
 import commands
-import pytest
 
 import gapmf
 
@@ -25,10 +23,10 @@ def test_version():
     assert (done.returncode, done.stdout) == (0, f"gapmf {gapmf.__version__}\n")
 
 
-def test_help_names_what_is_ready():
+def test_help_lists_the_commands():
     done = _run("--help")
     assert done.returncode == 0
-    for command in ("demo", "fit", "score", "transform", "topics", "info", "simulate", "paper"):
+    for command in ("demo", "fit", "score", "transform", "topics", "info", "simulate", "reproduce"):
         assert command in done.stdout
         shown = commands.gapmf(command, "--help")
         assert f"gapmf {command}" in shown.stdout
@@ -45,18 +43,6 @@ def test_help_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("columns", ["80", "120"])
-def test_paper_prints_the_exact_likelihood(columns):
-    done = commands.gapmf("paper", "--seed", 3, COLUMNS=columns)
-    assert done.stderr == ""
-    assert max(map(len, done.stdout.splitlines())) <= int(columns)
-    X, truth = gapmf.datasets.paper_synthetic(1.0, random_state=3)
-    first = gapmf.log_marginal_likelihood(X, truth).total
-    shown = re.findall(r"V₁.*?(-\d+\.\d{9})", done.stdout)
-    assert len(shown) == 3
-    assert all(float(number) == pytest.approx(first, abs=1e-8) for number in shown)
 
 
 def test_errors_are_short_and_non_zero():

@@ -91,7 +91,7 @@ def test_tables_of_other_manners(folder):
     assert "süß" in done.stdout
     done = run("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header", cwd=folder)
     assert "2 samples × 2 features" in done.stderr
-    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="--no-header")
+    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="header")
 
 
 def test_smoothing_can_be_asked_for_later(folder):
@@ -99,9 +99,9 @@ def test_smoothing_can_be_asked_for_later(folder):
     (folder / "one.csv").write_text("ape,bee,cat\n1,0,0\n2,0,0\n")
     run("fit", "one.csv", "-k", 1, "-o", "one.gapmf", "-q", cwd=folder)
     done = run("score", "one.gapmf", "zoo.csv", cwd=folder)
-    assert "ask with --smoothing 0.05" in done.stdout
+    assert "4 samples have probability 0" in done.stdout
     done = run("score", "one.gapmf", "zoo.csv", "--smoothing", "0.05", cwd=folder)
-    assert "impossible" not in done.stdout
+    assert "probability 0" not in done.stdout
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
@@ -126,10 +126,8 @@ def test_triplets_by_other_names(folder):
     done = run("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2, cwd=folder)
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
-    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --layout 'triplets'")
+    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="layout")
 
 
-def test_advice_is_in_the_words_of_the_command_line(folder):
+def test_a_missing_file(folder):
     fails("fit", "no.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="no.csv: No such file")
-    (folder / "half.csv").write_text("1,2\n3,4\n")
-    fails("fit", "half.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --header if they")

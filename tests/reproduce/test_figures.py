@@ -58,8 +58,6 @@ def test_fig2_the_three_algorithms_meet(quick):
         mine = table["cost"][table["algorithm"] == name]
         assert mine[0] - findings["smallest_cost"] > 0.9
         assert -1e-6 < findings[name]["excess_at_the_end"] < 0.45
-    seconds = [findings[name]["cpu_seconds"] for name in ALGORITHMS]
-    assert max(seconds) < 4 * min(seconds)  # almost the same, on a noisy machine
 
 
 def test_fig2_and_fig3a_are_the_same_runs(quick):

@@ -15,10 +15,10 @@ from gapmf.cli.options import (
     Json,
     Model,
     Output,
+    Request,
     Seed,
-    Smoothing,
-    in_cli_words,
     with_read_options,
+    with_request,
 )
 
 app = typer.Typer(
@@ -31,11 +31,11 @@ app = typer.Typer(
 )
 
 # A wrong command or option. Typer brings its own click, so the class is found by descent.
-_WrongCall: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 def run() -> None:
-    """The `gapmf` command: an error is one line on standard error, and a non-zero exit code."""
+    """Run the `gapmf` command. An error is one line on standard error and a non-zero exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters gets a "?"
@@ -43,24 +43,24 @@ def run() -> None:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("stopped", 130)
-    except _WrongCall as error:
+        code = _fail("stopped", 130)
+    except _UsageError as error:
         code = error.exit_code  # without a message the help has been shown
         if error.format_message():
-            code = _complain(error.format_message(), error.exit_code)
-    except BrokenPipeError:  # whoever read our output has seen enough
+            code = _fail(error.format_message(), error.exit_code)
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except OSError as error:
         plain = error.filename is not None and error.strerror is not None
-        code = _complain(f"{error.filename}: {error.strerror}" if plain else str(error), 1)
+        code = _fail(f"{error.filename}: {error.strerror}" if plain else str(error), 1)
     except (ValueError, ImportError, MemoryError) as error:
-        code = _complain(str(error) or type(error).__name__, 1)
+        code = _fail(str(error) or type(error).__name__, 1)
     sys.exit(code)
 
 
-def _complain(message: str, code: int) -> int:
-    typer.echo(f"gapmf: {in_cli_words(' '.join(message.split()))}", err=True)
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
     return code
 
 
@@ -85,17 +85,17 @@ def main(
 @app.command()
 def demo(
     seed: Seed = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes.")] = Path(
-        "gapmf-demo.png"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the picture to this file.")
+    ] = Path("gapmf-demo.png"),
     jobs: Jobs = -1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer pictures and parts: a few seconds.")
+        bool, typer.Option("--quick", help="Use fewer images and components: a few seconds.")
     ] = False,
 ) -> None:
-    """Handwritten digits: components, what they are worth, and how well they predict.
+    """Fit handwritten digits: show the components, what each is worth, and how well they predict.
 
-    Under a minute. Example: gapmf demo
+    Takes less than a minute. Example: gapmf demo
     """
     from gapmf.cli.demo import run
 
@@ -106,45 +106,58 @@ def demo(
 @with_read_options
 def fit(
     data: Data,
-    components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
+    components: Annotated[
+        int, typer.Option("--components", "-k", help="Number of components.", min=1)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the model to this file.")],
     algorithm: Annotated[
-        str, typer.Option(help="mcem-c, mcem-h, mcem-ch; for few components em-c, em-ch, exact.")
+        str,
+        typer.Option(
+            help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact."
+        ),
     ] = "mcem-c",
-    alpha: Annotated[float, typer.Option(help="The shape of the activations.")] = 1.0,
-    beta: Annotated[float, typer.Option(help="Their rate.")] = 1.0,
+    alpha: Annotated[float, typer.Option(help="Shape of the Gamma prior of activations.")] = 1.0,
+    beta: Annotated[float, typer.Option(help="Rate of the Gamma prior of activations.")] = 1.0,
     learn_alpha: Annotated[
-        bool, typer.Option("--learn-alpha", help="Learn α, one for each component.")
+        bool, typer.Option("--learn-alpha", help="Learn one alpha per component.")
     ] = False,
-    max_iter: Annotated[int | None, typer.Option(help="Iterations, at most.", min=1)] = None,
-    tol: Annotated[float, typer.Option(help="Stop below so many nats a token and sweep.")] = 1e-5,
+    max_iter: Annotated[
+        int | None, typer.Option(help="Maximum number of iterations.", min=1)
+    ] = None,
+    tol: Annotated[
+        float,
+        typer.Option(help="Stop when the gain per token and sweep falls below this many nats."),
+    ] = 1e-5,
     smoothing: Annotated[
-        float, typer.Option(help="How much of the background is mixed in when new data come.")
+        float,
+        typer.Option(help="Weight of the background that is mixed in when new data are scored."),
     ] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: Annotated[
-        str | None, typer.Option(help='Of text: "english" leaves out the most frequent.')
+        str | None, typer.Option(help='Words of a text to ignore: "english" for a built-in list.')
     ] = None,
     min_df: Annotated[
-        int | None, typer.Option(help="Of text: words in fewer documents are left out.", min=1)
+        int | None,
+        typer.Option(help="Ignore words that occur in fewer documents of a text.", min=1),
     ] = None,
     topics: Annotated[
-        int, typer.Option(help="How many features of each component to show at the end.", min=0)
+        int, typer.Option(help="Number of features per component to show at the end.", min=0)
     ] = 10,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A file that survives if the fit is killed.")
+        Path | None,
+        typer.Option(help="Save progress to this file, so that a killed fit can be resumed."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint if it exists.")
     ] = False,
     *,
     reading: dict[str, Any],
 ) -> None:
     """Fit a model to counts, write it to a file, and show its components.
 
-    Ctrl-C ends the fit with the model so far, and writes it. Example:
+    Ctrl-C stops the fit and writes the model so far. Example:
     gapmf fit docword.nips.txt.gz -k 20 --learn-alpha -o nips.gapmf
     """
     from gapmf.cli.fit_command import run
@@ -167,57 +180,39 @@ def fit(
 
 
 @app.command()
-@with_read_options
-def score(
-    model: Model,
-    data: Data,
-    output: Output = None,
-    jobs: Jobs = -1,
-    smoothing: Smoothing = None,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """The log-likelihood of data under a model, with its error; -o keeps that of each sample.
+@with_request
+def score(request: Request) -> None:
+    """Compute the log-likelihood of data under a model, with its standard error.
 
-    Example: gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
+    With -o, write the log-likelihood of every sample. Example:
+    gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
     """
-    from gapmf.cli.predict import Request
-    from gapmf.cli.predict import score as run
+    from gapmf.cli import predict
 
-    run(Request(model, data, reading, output, jobs, smoothing), json=json)
+    predict.score(request)
 
 
 @app.command()
-@with_read_options
-def transform(
-    model: Model,
-    data: Data,
-    output: Output = None,
-    jobs: Jobs = -1,
-    smoothing: Smoothing = None,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """The activations of samples, posterior means: a row each, as CSV on standard output.
+@with_request
+def transform(request: Request) -> None:
+    """Compute the posterior mean of each sample's activations: one row per sample.
 
-    Example: gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
+    Without -o, print them as CSV. Example:
+    gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
     """
-    from gapmf.cli.predict import Request
-    from gapmf.cli.predict import transform as run
+    from gapmf.cli import predict
 
-    run(Request(model, data, reading, output, jobs, smoothing), json=json)
+    predict.transform(request)
 
 
 @app.command()
 def topics(
     model: Model,
-    n: Annotated[int, typer.Option("-n", help="Features of each component.", min=1)] = 10,
+    n: Annotated[int, typer.Option("-n", help="Number of features per component.", min=1)] = 10,
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """The largest features of each component, their weights, and its share of the counts.
+    """Show the largest features of each component, their weights, and its share of the counts.
 
     Example: gapmf topics nips.gapmf -n 15
     """
@@ -228,7 +223,7 @@ def topics(
 
 @app.command()
 def info(model: Model, json: Json = False) -> None:
-    """What a model file holds, or the checkpoint of a fit: sizes, settings, how it ended.
+    """Describe a model file or a checkpoint: sizes, parameters, and how the fit ended.
 
     Example: gapmf info nips.gapmf
     """
@@ -241,19 +236,30 @@ def info(model: Model, json: Json = False) -> None:
 def simulate(
     context: typer.Context,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A .csv, .mtx, .npz or docword.NAME.txt[.gz].")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the counts to this .csv, .mtx, .npz or docword.*.txt[.gz].",
+        ),
     ],
     model: Annotated[
-        Path | None, typer.Option(help="Draw from a fitted model instead of a random one.")
+        Path | None, typer.Option(help="Draw from this model file instead of a random model.")
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", "-n", help="N.", min=1)] = 200,
-    features: Annotated[int, typer.Option("--features", "-f", help="F.", min=1)] = 50,
-    components: Annotated[int, typer.Option("--components", "-k", help="K.", min=1)] = 4,
-    alpha: Annotated[float, typer.Option(help="The shape of the activations.")] = 0.3,
-    counts: Annotated[float, typer.Option(help="The mean total of a sample.")] = 200.0,
+    samples: Annotated[
+        int, typer.Option("--samples", "-n", help="Number of samples.", min=1)
+    ] = 200,
+    features: Annotated[
+        int, typer.Option("--features", "-f", help="Number of features.", min=1)
+    ] = 50,
+    components: Annotated[
+        int, typer.Option("--components", "-k", help="Number of components.", min=1)
+    ] = 4,
+    alpha: Annotated[float, typer.Option(help="Shape of the Gamma prior of activations.")] = 0.3,
+    counts: Annotated[float, typer.Option(help="Expected number of counts per sample.")] = 200.0,
     seed: Seed = 0,
     truth: Annotated[
-        Path | None, typer.Option(help="An .npz for W, alpha and beta of the random model.")
+        Path | None, typer.Option(help="Write W, alpha and beta of the random model to this .npz.")
     ] = None,
 ) -> None:
     """Draw counts from a random model, or from a fitted one.
@@ -266,7 +272,7 @@ def simulate(
     sources = {name: context.get_parameter_source(name) for name in of_random}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     if model is not None and given:
-        raise typer.BadParameter(f"--{given[0]} is for a random model: --model has its own")
+        raise typer.BadParameter(f"--{given[0]} is for a random model: leave it out with --model")
     run(output, model, (samples, features, components), alpha, counts, seed, truth)
 
 
@@ -276,29 +282,29 @@ def reproduce(
         str,
         typer.Argument(
             metavar="FIGURE",
-            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all of them.",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race or spare; all makes all of them.",
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="A folder for the figures.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the files to this folder.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short form, of some seconds, not the protocol.")
+        bool, typer.Option("--quick", help="Run a short version, for a few seconds.")
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The NIPS counts (UCI files), for fig4 and race."),
+        typer.Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4 and race."),
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(help="Of fig1 to fig4: at most so many; a later call goes on.", min=1),
+        typer.Option(help="Maximum number of iterations of fig1 to fig4.", min=1),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
 ) -> None:
     """Make a figure of the paper, or one that it could not draw: PNG, SVG, CSV and JSON.
 
-    A call that was stopped is gone on with by the same command. Example:
+    Run the same command again to continue after an interruption. Example:
     gapmf reproduce fig3b -o figures
     """
     from gapmf.cli.reproduce import run

@@ -1,7 +1,4 @@
-"""Small grey pictures: as blocks of text, and as one file.
-
-`gapmf demo`: handwritten digits, from counts to components that can be defended.
-"""
+"""`gapmf demo`: components of handwritten digits, what each is worth, and how well they predict."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ from sklearn.decomposition import NMF
 
 from gapmf.cli.files import echo_warnings
 from gapmf.counts import check_counts
-from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder, replace_file
+from gapmf.files import replace_file
 from gapmf.likelihood.predictive import document_completion, split_tokens
+from gapmf.output import check_output
 from gapmf.ranks.report import RankReport
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -36,60 +33,52 @@ SHADES = " ░▒▓█"
 _GAP = 3
 
 
-def blocks(pictures: NDArray[np.float64], titles: Sequence[str], width: int) -> str:
-    """Pictures (M, height, width) side by side, two characters a pixel, with their titles."""
-    across = 2 * pictures.shape[2]
+def blocks(images: NDArray[np.float64], titles: Sequence[str], width: int) -> str:
+    """Return images (M, height, width) as text, side by side: two characters per pixel."""
+    across = 2 * images.shape[2]
     per_row = max((width + _GAP) // (across + _GAP), 1)
     lines = []
-    for first in range(0, len(pictures), per_row):
-        some = range(first, min(first + per_row, len(pictures)))
+    for first in range(0, len(images), per_row):
+        some = range(first, min(first + per_row, len(images)))
         gap = " " * _GAP
         lines.append(gap.join(titles[m].center(across)[:across] for m in some).rstrip())
-        rows = [_shaded(pictures[m]) for m in some]
+        rows = [_shaded(images[m]) for m in some]
         lines += [gap.join(row).rstrip() for row in zip(*rows, strict=True)]
         lines.append("")
     return "\n".join(lines)
 
 
-def _shaded(picture: NDArray[np.float64]) -> list[str]:
-    top = picture.max() or 1.0
-    level = np.minimum((picture / top * len(SHADES)).astype(int), len(SHADES) - 1)
-    return ["".join(SHADES[value] * 2 for value in row) for row in level]
+def _shaded(image: NDArray[np.float64]) -> list[str]:
+    level = (image / (image.max() or 1.0) * len(SHADES)).astype(int)
+    return ["".join(SHADES[min(x, len(SHADES) - 1)] * 2 for x in row) for row in level]
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a file that cannot be drawn to, before the work is done."""
-    if path.suffix not in SUFFIXES:
-        raise InvalidInputError(f"{path}: the picture must end in {', '.join(SUFFIXES)}")
-    check_folder(path)
-
-
-def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
-    """The same to a file, by its suffix; False if matplotlib is not installed."""
+def draw(images: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
+    """Draw images to a file. Return False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-    per_row = min(6, len(pictures))
-    n_rows = -(-len(pictures) // per_row)
+    per_row = min(6, len(images))
+    n_rows = -(-len(images) // per_row)
     figure = Figure(figsize=(1.25 * per_row, 1.5 * n_rows), layout="constrained")
     axes: Any = figure.subplots(n_rows, per_row, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
-    for picture, title, ax in zip(pictures, titles, axes.flat, strict=False):
-        ax.imshow(picture, cmap="magma", interpolation="nearest")
+    for image, title, ax in zip(images, titles, axes.flat, strict=False):
+        ax.imshow(image, cmap="magma", interpolation="nearest")
         ax.set_title(title, fontsize=9)
     replace_file(path, lambda temporary: figure.savefig(temporary, dpi=150))
     return True
 
 
 SIDE = 8
-_FLOOR = 1e-3  # of the mean picture in each prediction: no model may rule a count out
+_FLOOR = 1e-3  # weight of the mean image in each prediction: no count is impossible
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much the tour takes on."""
+    """The size of the demo."""
 
     K: int
     n_train: int
@@ -105,45 +94,52 @@ QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
 def run(
     seed: int, output: Path, jobs: int, *, quick: bool = False, console: Console | None = None
 ) -> None:
-    """Print the tour."""
-    check_picture(output)
+    """Run the demo."""
+    check_output(output, SUFFIXES)
     console = console or Console(highlight=False)
     size = QUICK if quick else FULL
     start = time.perf_counter()
-    train, test = _data(seed, size)
+    train, test = load_data(seed, size)
     console.print(
-        f"[bold]gapmf[/] on scikit-learn's handwritten digits: {size.n_train} pictures of 8 × 8 "
-        f"pixels, each pixel a count from 0 to 16; {size.n_test} more are held out. The model: a "
-        f"picture is a sum of {size.K} parts, in random amounts, and its counts are Poisson. The "
-        "fit makes the pictures as probable as it can, with the amounts averaged over:\n"
+        f"[bold]gapmf[/] on scikit-learn's handwritten digits: {size.n_train} images of 8 × 8 "
+        f"pixels, each pixel a count from 0 to 16; {size.n_test} more images are held out. The "
+        f"model: an image is a sum of {size.K} components with random activations, and its counts "
+        "are Poisson. The fit maximises the likelihood of the images, with the activations "
+        "integrated out:\n"
         f'  [green]est = GammaPoissonMF({size.K}, learn_alpha="shared").fit(X)[/]\n'
-        "[dim](The first run also compiles the program: up to a minute more.)[/]\n"
+        "[dim](The first run also compiles the kernels: up to a minute more.)[/]\n"
     )
-    est = _fitted(size.K, train, size, seed, jobs, verbose=1)
-    _say_fit(console, est)
+    est = fit_digits(size.K, train, size, seed, jobs, verbose=1)
+    console.print(
+        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. The fit has learned "
+        f"α = {est.alpha_[0]:.2f}, the shape of the Gamma prior of activations: the smaller it "
+        "is, the fewer components make up most of an image.\n"
+    )
     order = np.argsort(-est.model_.shares, kind="stable")
     _show_components(console, est, order, output)
-    with console.status("removing parts, and fitting the others again"):
+    with console.status("removing components and refitting the others"):
         report = est.rank_report(train[: size.n_report])
-    _say_ranks(console, report, order, size)
-    with console.status("predicting pictures that are held out"):
-        one = _fitted(1, train, size, seed, jobs)
-        table = _compared(one, est, train, test, seed)
-    _say_predictions(console, table, test)
+    _show_ranks(console, report, order, size)
+    with console.status("predicting held-out images"):
+        one = fit_digits(1, train, size, seed, jobs)
+        table = _compare(one, est, train, test, seed)
+    _show_predictions(console, table, test)
     console.print(f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n")
-    _say_what_next(console)
+    _show_next_steps(console)
 
 
-def _data(seed: int, size: Size) -> tuple[sp.csr_array, sp.csr_array]:
+def load_data(seed: int, size: Size) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return training and test images."""
     X = check_counts(load_digits().data)
     order = np.random.default_rng(seed).permutation(X.shape[0])
     test, train = np.split(order[: size.n_test + size.n_train], [size.n_test])
     return X[train], X[test]
 
 
-def _fitted(
+def fit_digits(
     K: int, train: sp.csr_array, size: Size, seed: int, jobs: int, *, verbose: int = 0
 ) -> GammaPoissonMF:
+    """Fit the images with K components."""
     with echo_warnings():
         return GammaPoissonMF(
             K,
@@ -156,38 +152,30 @@ def _fitted(
         ).fit(train)
 
 
-def _say_fit(console: Console, est: Any) -> None:
-    console.print(
-        f"\n{est.n_iter_} iterations, {est.history_['seconds'][-1]:.1f} s. It has learned "
-        f"α = {est.alpha_[0]:.2f}, the shape of the Gamma law that the amounts follow: the "
-        "smaller, the fewer parts make up most of a picture.\n"
-    )
-
-
 def _show_components(console: Console, est: Any, order: NDArray[np.intp], output: Path) -> None:
     console.print(
-        "[bold]The parts[/], est.components_, and their share of all counts. Fuller blocks are "
-        "larger weights, each part on its own scale:\n"
+        "[bold]The components[/], est.components_, and their share of all counts. Darker blocks "
+        "are larger weights; each component has its own scale:\n"
     )
     shares = est.model_.shares[order]
     titles = [f"{place}: {share:.1%}" for place, share in enumerate(shares, 1)]
-    pictures = est.components_[order].reshape(-1, SIDE, SIDE)
-    console.print(blocks(pictures, titles, console.width), markup=False, soft_wrap=True)
-    if draw(pictures, titles, output):
+    images = est.components_[order].reshape(-1, SIDE, SIDE)
+    console.print(blocks(images, titles, console.width), markup=False, soft_wrap=True)
+    if draw(images, titles, output):
         console.print(f"The same as a picture: {output}\n", markup=False, soft_wrap=True)
     else:
-        console.print("With matplotlib installed, gapmf\\[plot], they are drawn to a .png too.\n")
+        console.print("Install matplotlib, gapmf\\[plot], to draw them to a .png as well.\n")
 
 
-def _say_ranks(console: Console, report: RankReport, order: NDArray[np.intp], size: Size) -> None:
+def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], size: Size) -> None:
     console.print(
-        f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for {size.n_report} pictures "
-        "only, to be quick: each part by itself is removed, and the others are fitted again. What "
-        "that costs is the log-likelihood that these pictures lose, in nats (natural logarithms), "
-        "with its error."
+        f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for only {size.n_report} "
+        "images, to be quick. Each component alone is removed, and the others are refitted. The "
+        "cost is the log-likelihood that these images lose, in nats (natural logarithms), with "
+        "its standard error."
     )
     table = Table(box=SIMPLE_HEAD)
-    for name in ("part", "share", "cost", "kept"):
+    for name in ("component", "share", "cost", "kept"):
         table.add_column(name, justify="right")
     for place, k in enumerate(order, 1):
         cost = f"{report.cost[k]:.0f} ± {report.cost_error[k]:.1f}"
@@ -195,22 +183,24 @@ def _say_ranks(console: Console, report: RankReport, order: NDArray[np.intp], si
         table.add_row(str(place), f"{report.share[k]:.1%}", cost, kept)
     console.print(table)
     console.print(
-        "Then the cheapest are removed one after another, as long as one costs less than the "
-        f"price that BIC puts on its parameters, {report.price:.0f} nats. Without one, the others "
-        f"have more to do, and may be too dear to remove: [bold]{report.rank} of {size.K} stay[/]. "
-        "More pictures can tell more parts apart.\n"
+        "Components are then removed one at a time, the cheapest first, while the cost is below "
+        f"the price that BIC puts on its parameters, {report.price:.0f} nats. The others take over "
+        "the counts of a removed component, so that they become more expensive to remove: "
+        f"[bold]{report.rank} of {size.K} stay[/]. With more images, more components are worth "
+        "their price.\n"
     )
 
 
-def _compared(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int) -> Table:
-    """Held-out pictures: the likelihood of whole ones, and of a half given the other."""
+def _compare(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int) -> Table:
+    """Compare models on held-out images: whole ones, and one half given the other."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("model")
-    for name in ("log p, nats", "a count", "perplexity"):
+    for name in ("log p, nats", "per count", "perplexity"):
         table.add_column(name, justify="right")
-    for name, fitted in (("gapmf, 1 part", one), (f"gapmf, {_parts(est)}", est)):
+    K = est.model_.n_components
+    for name, fitted in (("gapmf, 1 component", one), (f"gapmf, {K} components", est)):
         found = fitted.log_likelihood(test)
-        model = fitted._ask(test)[1]
+        model = fitted.model_.smoothed(fitted.feature_counts_, _FLOOR)
         completed = document_completion(test, model, random_state=seed, n_jobs=est.n_jobs)
         error = f"± {found.std_error:.1f}" if found.std_error else "(exact)"
         table.add_row(
@@ -219,33 +209,29 @@ def _compared(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed:
             f"{found.total / test.sum():.4f}",
             f"{completed.perplexity:.2f}",
         )
-    nmf = _perplexity_of_nmf(est.model_.n_components, train, test, seed)
-    table.add_row(f"scikit-learn's NMF, {_parts(est)}", "none", "none", f"{nmf:.2f}")
+    nmf = _perplexity_of_nmf(K, train, test, seed)
+    table.add_row(f"scikit-learn's NMF, {K} components", "none", "none", f"{nmf:.2f}")
     return table
 
 
-def _say_predictions(console: Console, table: Table, test: sp.csr_array) -> None:
-    console.print(f"[bold]Do they predict?[/] {test.shape[0]} pictures that no fit has seen:")
+def _show_predictions(console: Console, table: Table, test: sp.csr_array) -> None:
+    console.print(f"[bold]Do they predict?[/] {test.shape[0]} images that no fit has seen:")
     console.print(table)
     console.print(
-        "[bold]log p[/]: the marginal log-likelihood of the whole pictures, est.log_likelihood(X), "
-        "± the error of its estimate, and for each of their "
-        f"{int(test.sum()):,} counts; nearer to 0 is better. NMF has none: its amounts follow no "
-        "law.\n"
-        "[bold]perplexity[/]: of every picture half of the counts are shown, at random, and the "
-        "model says where the others are. That is as hard as a guess among so many pixels; "
-        f"{SIDE * SIDE} would be a blind guess, and less is better. NMF (Kullback-Leibler) takes "
-        "the amounts that fit the shown half best, gapmf the mean of all that are plausible. Both "
-        f"mix in {_FLOOR:.1%} of the average picture, so that no count is impossible.\n"
+        "[bold]log p[/]: the marginal log-likelihood of the whole images, est.log_likelihood(X), "
+        f"± its standard error, and the same per count ({int(test.sum()):,} counts); closer to 0 "
+        "is better. NMF has none: its activations have no distribution.\n"
+        "[bold]perplexity[/]: half of the counts of every image, chosen at random, are shown; the "
+        "model predicts the others. A perplexity of p is as hard as a guess among p equally "
+        f"likely pixels; {SIDE * SIDE} is a blind guess, and less is better. NMF "
+        "(Kullback-Leibler) uses the activations that fit the shown half best; gapmf averages "
+        f"over the posterior. Both mix in {_FLOOR:.1%} of the mean image, so that no count is "
+        "impossible.\n"
     )
 
 
-def _parts(est: Any) -> str:
-    return f"{est.model_.n_components} parts"
-
-
 def _perplexity_of_nmf(K: int, train: sp.csr_array, test: sp.csr_array, seed: int) -> float:
-    """The same task for scikit-learn's NMF with the Kullback-Leibler divergence."""
+    """Return the perplexity of scikit-learn's NMF with the Kullback-Leibler divergence."""
     nmf = NMF(
         K, solver="mu", beta_loss="kullback-leibler", init="nndsvda", max_iter=500,
         random_state=seed, tol=1e-4,
@@ -263,19 +249,18 @@ def _perplexity_of_nmf(K: int, train: sp.csr_array, test: sp.csr_array, seed: in
     return float(np.exp(-log_p / rest.sum()))
 
 
-def _say_what_next(console: Console) -> None:
+def _show_next_steps(console: Console) -> None:
     command = Path(sys.argv[0]).absolute()
-    if shutil.which(command.name) is None:  # `make demo` in a shell that does not know .venv
+    if shutil.which(command.name) is None:  # `make demo`, and .venv is not activated
         activate = os.path.relpath(command.with_name("activate"))
-        console.print(f"[dim]The command is in {os.path.relpath(command.parent)}; "
-                      f". {activate} makes it known.[/]")  # fmt: skip
+        console.print(f"[dim]Run source {activate} to put gapmf on your PATH.[/]")
     console.print(
-        "[bold]With your own counts[/], a row a sample, a column a feature:\n"
+        "[bold]With your own counts[/], one row per sample and one column per feature:\n"
         "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
-        "  [green]gapmf topics my.gapmf[/]                           what the components are\n"
-        "  [green]gapmf score my.gapmf NEW_DATA[/]                   how well they predict\n"
-        "  [green]gapmf transform my.gapmf DATA -o H.csv[/]          the amounts in each sample\n"
-        "or in Python, with an estimator that behaves as those of scikit-learn do:\n"
+        "  [green]gapmf topics my.gapmf[/]                           show the components\n"
+        "  [green]gapmf score my.gapmf NEW_DATA[/]                   log-likelihood of new data\n"
+        "  [green]gapmf transform my.gapmf DATA -o H.csv[/]          activations of each sample\n"
+        "or in Python, with a scikit-learn estimator:\n"
         "  [green]from gapmf import GammaPoissonMF[/]\n"
         "  [green]est = GammaPoissonMF(20, learn_alpha=True).fit(X)[/]\n"
         "  [green]print(est.rank_report(X))[/]",

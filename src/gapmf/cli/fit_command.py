@@ -9,15 +9,13 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import echo, echo_warnings
+from gapmf.cli.files import echo, echo_warnings, on_ctrl_c
 from gapmf.cli.inspect import topics_table
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.files import check_folder
-from gapmf.io import Table, read
-
-STOPPED = 130
+from gapmf.io import read
 
 
 def run(
@@ -32,7 +30,7 @@ def run(
 ) -> None:
     """Read, fit, save, show."""
     if resume and checkpoint is None:
-        raise InvalidInputError("--resume needs --checkpoint FILE, to go on from")
+        raise InvalidInputError("--resume needs --checkpoint FILE")
     _check_output(output, data)
     quiet = not parameters["verbose"]
     start = time.perf_counter()
@@ -40,41 +38,36 @@ def run(
         table = read(data, **options)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
     if not quiet:
-        _say_what_was_read(data, table, time.perf_counter() - start)
-    with echo_warnings(quiet=quiet):
+        N, F = table.counts.shape
+        echo(
+            f"{data}: {N:,} samples × {F:,} features, {table.counts.nnz:,} entries above 0, "
+            f"{int(table.counts.sum()):,} counts, read in {time.perf_counter() - start:.1f} s"
+        )
+    pressed: list[bool] = []
+    with echo_warnings(quiet=quiet), on_ctrl_c(lambda: pressed.append(True)):
         if resume and checkpoint is not None and checkpoint.exists():
             changes = {name: parameters[name] for name in ("n_jobs", "verbose")}
             est = GammaPoissonMF.resume(checkpoint, table.counts, **changes)
-            _check_resumed(est, parameters, checkpoint)
+            _note_parameters(est, parameters, checkpoint)
         else:
             est = GammaPoissonMF(**parameters, checkpoint=checkpoint).fit(table.counts)
     if table.feature_names is not None:
         est.feature_names_in_ = table.feature_names
     est.save(output)
-    interrupted = bool(est._interrupted)
-    if interrupted:
+    if pressed:
         echo(f"stopped: the model so far, after {est.n_iter_} iterations, is in {output}")
     elif not quiet:
         seconds = time.perf_counter() - start
         ended = "converged" if est.converged_ else "not converged"
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
-        console = Console(highlight=False)
-        console.print(topics_table(est, n_top))
-    if interrupted:
+        Console(highlight=False).print(topics_table(est, n_top))
+    if pressed:
         raise KeyboardInterrupt
 
 
-def _say_what_was_read(data: Path, table: Table, seconds: float) -> None:
-    N, F = table.counts.shape
-    echo(
-        f"{data}: {N:,} samples × {F:,} features, {table.counts.nnz:,} entries above 0, "
-        f"{int(table.counts.sum()):,} counts, read in {seconds:.1f} s"
-    )
-
-
 def _check_output(output: Path, data: Path) -> None:
-    """Refuse to write where nothing can be, or over something that is no model."""
+    """Refuse to overwrite a file that is not a model."""
     check_folder(output)
     if not output.exists():
         return
@@ -84,15 +77,15 @@ def _check_output(output: Path, data: Path) -> None:
         storage.read(output, "model")
     except StorageError as error:
         raise InvalidInputError(
-            f"{output} exists and is no model: it is not replaced; remove it, or name another file"
+            f"{output} exists and is not a model, so it is not replaced: remove it, or name "
+            "another file"
         ) from error
 
 
-def _check_resumed(est: Any, parameters: dict[str, Any], checkpoint: Path) -> None:
-    """A checkpoint goes on with its own settings: say so when others are asked for."""
+def _note_parameters(est: Any, parameters: dict[str, Any], checkpoint: Path) -> None:
+    """Say which parameters of the command line a resumed fit did not use."""
+    used = est.get_params()
     asked = {k: v for k, v in parameters.items() if k not in ("n_jobs", "verbose")}
-    now = est.get_params()
-    different = [name for name, value in asked.items() if now[name] != value]
+    different = [f"{name} = {used[name]}" for name, v in asked.items() if used[name] != v]
     if different:
-        listed = ", ".join(f"{name} = {now[name]}" for name in different)
-        echo(f"note: {checkpoint} went on with its own settings: {listed}")
+        echo(f"note: the fit kept the parameters of {checkpoint}: {', '.join(different)}")

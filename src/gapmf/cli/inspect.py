@@ -1,10 +1,8 @@
-"""`gapmf topics`: what the components are.
-
-`gapmf info`: what a file holds.
-"""
+"""`gapmf topics` shows the components of a model; `gapmf info` describes a file."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,19 @@ from rich.markup import escape
 from rich.table import Table
 
 import gapmf.storage as storage
-from gapmf.cli.files import check_output, print_json, write_table
 from gapmf.errors import StorageError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.output import check_output, to_json, write_table
 
-MANY = 40  # components, of which small ones are not listed
+MAX_ROWS = 40  # with more components, those below `prune_tol` are not listed
 
 
 def run_topics(path: Path, n: int, output: Path | None, *, json: bool) -> None:
-    """Show them, or write them."""
+    """Show the components, or write them."""
     check_output(output)
     est = GammaPoissonMF.load(path)
     if json:
-        print_json(_components(est, n))
+        sys.stdout.write(to_json(_components(est, n)))
     elif output is None:
         Console(highlight=False).print(topics_table(est, n))
     if output is not None:
@@ -36,20 +34,20 @@ def run_topics(path: Path, n: int, output: Path | None, *, json: bool) -> None:
 
 
 def topics_table(est: GammaPoissonMF, n: int) -> Table:
-    """A row a component, the largest first: its share, α, and its features with weights."""
+    """Return a table with one row per component, the largest first."""
     K, F = est.model_.n_components, est.n_features_in_
-    few = max(est.rank_, 1) if K > MANY else K
-    left = f"; {K - few} below {est.prune_tol:.1%} are left out" if few < K else ""
+    shown = max(est.rank_, 1) if K > MAX_ROWS else K
+    omitted = f"; {K - shown} below {est.prune_tol:.1%} are not shown" if shown < K else ""
     table = Table(
         box=SIMPLE_HEAD,
-        title=f"{K} components of {F:,} features, by their share of the counts{left}",
+        title=f"{K} components of {F:,} features, by their share of the counts{omitted}",
         title_justify="left",
     )
     table.add_column("", justify="right", style="dim")
     table.add_column("share", justify="right")
     table.add_column("α", justify="right")
-    table.add_column("largest features, and their part of the component in %")
-    for component in _components(est, n)[:few]:
+    table.add_column("largest features, and their weight in the component in %")
+    for component in _components(est, n)[:shown]:
         words = "  ".join(
             f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
             for top in component["features"]
@@ -64,56 +62,54 @@ def topics_table(est: GammaPoissonMF, n: int) -> Table:
 
 
 def _components(est: GammaPoissonMF, n: int) -> list[dict[str, Any]]:
-    """All components, the largest first."""
+    """Return all components, the largest first."""
     tops, shares = est.top_features(n), est.model_.shares
     return [
         {
             "component": int(k),
             "share": float(shares[k]),
             "alpha": float(est.alpha_[k]),
-            "features": [{"feature": name, "weight": part} for name, part in tops[k]],
+            "features": [{"feature": name, "weight": weight} for name, weight in tops[k]],
         }
         for k in np.argsort(-shares, kind="stable")
     ]
 
 
 def _columns(est: GammaPoissonMF, n: int) -> dict[str, list[Any]]:
-    """A row for each feature that is shown."""
+    """Return a table with one row per component and feature."""
     rows = [
-        (c["component"], c["share"], place + 1, str(top["feature"]), top["weight"])
+        (c["component"], c["share"], place, str(top["feature"]), top["weight"])
         for c in _components(est, n)
-        for place, top in enumerate(c["features"])
+        for place, top in enumerate(c["features"], start=1)
     ]
     names = ("component", "share", "place", "feature", "weight")
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
 def run_info(path: Path, *, json: bool) -> None:
-    """Of a model or a checkpoint."""
+    """Describe a model or a checkpoint."""
     try:
-        content = _of_model(GammaPoissonMF.load(path))
+        content = _describe_model(GammaPoissonMF.load(path))
     except StorageError as error:
         try:
-            content = _of_checkpoint(storage.read(path, "checkpoint"))
+            content = _describe_checkpoint(storage.read(path, "checkpoint"))
         except StorageError:
             raise error from None
     if json:
-        print_json(content)
+        sys.stdout.write(to_json(content))
         return
     width = max(map(len, content))
     for name, value in content.items():
-        typer.echo(f"{name:{width}}  {_said(value)}")
+        typer.echo(f"{name:{width}}  {_format(value)}")
 
 
-def _of_model(est: Any) -> dict[str, Any]:
+def _describe_model(est: Any) -> dict[str, Any]:
     alpha, shares = est.alpha_, est.model_.shares
-    names = getattr(est, "feature_names_in_", None)
-    asked = {name: _short(value) for name, value in est.get_params().items() if value is not None}
     return {
         "kind": "model",
         "components": est.model_.n_components,
         "features": est.n_features_in_,
-        "feature names": names is not None,
+        "feature names": hasattr(est, "feature_names_in_"),
         "rank": est.rank_,
         "largest share": float(shares.max()),
         "alpha": [float(alpha.min()), float(alpha.max())],
@@ -122,34 +118,38 @@ def _of_model(est: Any) -> dict[str, Any]:
         "seconds": float(est.history_["seconds"][-1]) if est.n_iter_ else 0.0,
         "sweeps": int(est.history_["n_sweeps"][-1]) if est.n_iter_ else 0,
         "log likelihood": getattr(est, "log_likelihood_", None),
-        "parameters": asked,
+        "parameters": _shorten(est.get_params()),
     }
 
 
-def _of_checkpoint(content: dict[str, Any]) -> dict[str, Any]:
+def _describe_checkpoint(content: dict[str, Any]) -> dict[str, Any]:
     state = content["state"]
     done = 0
     if isinstance(state, dict):
         of_fit = state.get("fitted", {}).get("history_") if content["finished"] else None
         history = of_fit or state.get("history")
         done = len(history["seconds"]) if isinstance(history, dict) else 0
-    given = {k: _short(v) for k, v in content["parameters"].items() if v is not None}
     return {
         "kind": "checkpoint",
         "finished": bool(content["finished"]),
         "iterations": done,
-        "parameters": given,
+        "parameters": _shorten(content["parameters"]),
     }
 
 
-def _short(value: Any) -> Any:
-    return f"an array {value.shape}" if hasattr(value, "shape") and value.shape else value
+def _shorten(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that are set, with arrays as their shapes."""
+    return {
+        name: f"an array {value.shape}" if getattr(value, "shape", ()) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
 
 
-def _said(value: Any) -> str:
+def _format(value: Any) -> str:
     match value:
         case dict():
-            return ", ".join(f"{name}={_said(item)}" for name, item in value.items())
+            return ", ".join(f"{name}={_format(item)}" for name, item in value.items())
         case [low, high]:
             return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
         case bool():

@@ -1,100 +1,109 @@
-"""Options that several commands have, and how those of `gapmf.read` are added to a command."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-_DATA_HELP = (
+_DATA = (
     "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
-    ".parquet, .h5ad, a .txt with one document a line, or a folder of them. Most may be gzipped."
+    ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files or of 10x "
+    "files. Most of them may be gzipped."
 )
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA_HELP)]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What `gapmf fit` wrote.")]
-Jobs = Annotated[int, typer.Option(help="Threads; all cores by default.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same bits.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="As JSON, on standard output.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
+Jobs = Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="A .csv, .tsv, .json or .parquet to write."),
+    typer.Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
 Smoothing = Annotated[
     float | None,
-    typer.Option(help="How much of the background is mixed in; by default as in the fit."),
+    typer.Option(help="Weight of the background in every component; default: that of the fit."),
 ]
 
-_READING: dict[str, Any] = {
+_READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
         Path | None,
-        typer.Option(help="Names of the features, a line each; for text: what to count."),
+        typer.Option(help="File with one feature name per line; for text, the words to count."),
     ],
-    "format": Annotated[str | None, typer.Option(help=f"{_FORMATS}, whatever the file is called.")],
-    "layer": Annotated[str | None, typer.Option(help="Of an .h5ad: where the raw counts are.")],
+    "format": Annotated[
+        str | None, typer.Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
+    ],
+    "layer": Annotated[str | None, typer.Option(help="Layer of an .h5ad with the raw counts.")],
     "transpose": Annotated[
         bool | None,
         typer.Option("--transpose/--no-transpose", help="The file is features × samples."),
     ],
     "layout": Annotated[
-        str | None, typer.Option(help="Of a table: dense, or triplets (sample, feature, count).")
+        str | None,
+        typer.Option(help="Layout of a table: dense, or triplets (sample, feature, count)."),
     ],
     "header": Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Of a table: row 1 has names.")
+        bool | None,
+        typer.Option("--header/--no-header", help="The first row of a table holds names."),
     ],
     "sample_names": Annotated[
         bool | None,
-        typer.Option("--sample-names/--no-sample-names", help="Of a table: column 1 has names."),
+        typer.Option(
+            "--sample-names/--no-sample-names", help="The first column of a table holds names."
+        ),
     ],
-    "delimiter": Annotated[str | None, typer.Option(help="Of a table: between cells, as ';'.")],
-    "encoding": Annotated[str | None, typer.Option(help="Of text; UTF-8 by default.")],
+    "delimiter": Annotated[
+        str | None, typer.Option(help="Column separator of a table, for example ';'.")
+    ],
+    "encoding": Annotated[str | None, typer.Option(help="Encoding of text; default: UTF-8.")],
 }
 
 
-_PYTHON = re.compile(
-    r"\b(algorithm|delimiter|encoding|format|header|layer|layout|max_iter|sample_names|smoothing|"
-    r"tol|transpose|vocab)=('[^']*'|\"[^\"]*\"|True|False|(?=,))"
-)
+@dataclass(frozen=True)
+class Request:
+    """The arguments of the commands that apply a model to data."""
+
+    model: Model
+    data: Data
+    reading: dict[str, Any]
+    output: Output = None
+    jobs: Jobs = -1
+    smoothing: Smoothing = None
+    json: Json = False
 
 
-def in_cli_words(message: str) -> str:
-    """Advice that is written for Python, in the words of the command line.
+def with_request(command: Callable[[Request], None]) -> Callable[..., None]:
+    """Give a command the arguments of a `Request`, and call it with one."""
 
-    >>> as_options("say header=False, delimiter=';' or sample_names=True")
-    "say --no-header, --delimiter ';' or --sample-names"
-    """
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        command(Request(**given))
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-"), found[2]
-        if value in ("True", "False"):
-            return f"--{'' if value == 'True' else 'no-'}{name}"
-        return f"--{name} {value}".rstrip()
-
-    message = message.replace("GammaPoissonMF.resume(path, X)", "--resume")
-    message = message.replace("raise max_iter or tol", "raise --max-iter or --tol")
-    return _PYTHON.sub(option, message)
+    call.__dict__["__signature__"] = inspect.signature(Request, eval_str=True)
+    return with_read_options(call)
 
 
 def with_read_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `gapmf.read`; it gets those that were set as `reading`."""
+    """Give a command the options of `gapmf.read`, and call it with their values as `reading`."""
     signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.name != "reading"]
-    more = [
+    parameters = [p for p in signature.parameters.values() if p.name != "reading"]
+    parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in _READING.items()
+        for name, kind in _READ_OPTIONS.items()
     ]
 
     @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        reading = {name: given.pop(name) for name in _READING}
+    def call(**given: Any) -> None:
+        reading = {name: given.pop(name) for name in _READ_OPTIONS}
         command(**given, reading=reading)
 
-    wrapped.__dict__["__signature__"] = signature.replace(parameters=[*own, *more])
-    wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *more]}
-    return wrapped
+    call.__dict__["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    return call

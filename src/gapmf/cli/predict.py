@@ -1,41 +1,25 @@
-"""`gapmf score` and `gapmf transform`: what a model says about data."""
+"""`gapmf score` and `gapmf transform`: apply a model to data."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+import sys
+from typing import Any
 
 import numpy as np
 import typer
 
-from gapmf.cli.files import (
-    check_output,
-    echo_warnings,
-    name_samples,
-    print_json,
-    read_for,
-    write_table,
-)
+from gapmf.cli.files import echo_warnings, name_samples, read_for
+from gapmf.cli.options import Request
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.files import same_file
 from gapmf.io import Table
+from gapmf.output import check_output, to_csv, to_json, to_records, write_table
 
 
-class Request(NamedTuple):
-    """What both commands are asked about, and where the answer goes."""
-
-    model: Path
-    data: Path
-    reading: dict[str, Any]
-    output: Path | None
-    jobs: int
-    smoothing: float | None
-
-
-def score(asked: Request, *, json: bool) -> None:
-    """The likelihood of data."""
-    est, table = _model_and_data(asked)
+def score(request: Request) -> None:
+    """Print the log-likelihood of the data; write that of every sample."""
+    est, table = _load(request)
     with echo_warnings():
         found = est.log_likelihood(table.counts)
     n_tokens = int(table.counts.sum())
@@ -49,57 +33,59 @@ def score(asked: Request, *, json: bool) -> None:
         "unreliable": int((~found.reliable).sum()),
         "method": found.method,
     }
-    if asked.output is not None:
-        columns: dict[str, Any] = {
+    if request.output is not None:
+        columns = {
             "sample": name_samples(table),
             "log_likelihood": found.per_sample,
             "std_error": found.std_errors,
             "reliable": found.reliable,
             "method": [str(method) for method in found.methods],
         }
-        write_table(columns, asked.output)
-    if json:
-        print_json(summary)
+        write_table(columns, request.output)
+    if request.json:
+        sys.stdout.write(to_json(summary))
     else:
-        typer.echo(_said(summary))
+        typer.echo(_format_summary(summary))
 
 
-def _model_and_data(asked: Request) -> tuple[GammaPoissonMF, Table]:
-    output = asked.output
-    check_output(output)
-    for name, path in (("data", asked.data), ("model", asked.model)):
-        if output is not None and same_file(output, path):
-            raise InvalidInputError(f"{output} is the {name}: name another file for the output")
-    est = GammaPoissonMF.load(asked.model).set_params(n_jobs=asked.jobs)
-    if asked.smoothing is not None:
-        est.set_params(smoothing=asked.smoothing)
-    return est, read_for(est, asked.data, asked.reading)
-
-
-def _said(summary: dict[str, Any]) -> str:
+def _format_summary(summary: dict[str, Any]) -> str:
     lines = [
         f"log p({summary['samples']:,} samples) = {summary['log_likelihood']:,.3f}"
-        + (f" ± {summary['std_error']:.3g}" if summary["std_error"] else ", exactly"),
+        + (f" ± {summary['std_error']:.3g}" if summary["std_error"] else " (exact)"),
         f"per count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
     ]
     if summary["impossible"]:
         lines.append(
-            f"{summary['impossible']:,} samples are impossible: they have features that the "
-            "model has never seen; ask with --smoothing 0.05"
+            f"{summary['impossible']:,} samples have probability 0, because they have features "
+            "that no component has: use --smoothing, for example --smoothing 0.05"
         )
     if summary["unreliable"]:
-        lines.append(f"{summary['unreliable']:,} samples have an error bar not to be trusted")
+        lines.append(f"{summary['unreliable']:,} samples have an unreliable error bar")
     return "\n".join(lines)
 
 
-def transform(asked: Request, *, json: bool) -> None:
-    """The activations of samples."""
-    est, table = _model_and_data(asked)
+def transform(request: Request) -> None:
+    """Print or write the posterior mean of activations."""
+    est, table = _load(request)
     with echo_warnings():
         H = est.transform(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
     columns |= {f"component{k}": H[:, k] for k in range(H.shape[1])}
-    if asked.output is not None:
-        write_table(columns, asked.output)
-    if asked.output is None or json:
-        write_table(columns, None, as_json=json)
+    if request.output is not None:
+        write_table(columns, request.output)
+    if request.json:
+        sys.stdout.write(to_json(to_records(columns)))
+    elif request.output is None:
+        sys.stdout.write(to_csv(columns))
+
+
+def _load(request: Request) -> tuple[GammaPoissonMF, Table]:
+    output = request.output
+    check_output(output)
+    for name, path in (("data", request.data), ("model", request.model)):
+        if output is not None and same_file(output, path):
+            raise InvalidInputError(f"{output} is the {name}: name another file for the output")
+    est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs)
+    if request.smoothing is not None:
+        est.set_params(smoothing=request.smoothing)
+    return est, read_for(est, request.data, request.reading)

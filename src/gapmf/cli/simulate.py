@@ -1,7 +1,8 @@
-"""`gapmf simulate`: counts from a model, to a file."""
+"""`gapmf simulate`: draw counts from a model and write them to a file."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 import re
@@ -17,6 +18,7 @@ from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.files import check_folder, replace_file
 from gapmf.model import GaP
+from gapmf.output import check_output, write_text
 from gapmf.validation import check_number
 
 _DOCWORD = re.compile(r"docword.*\.txt(\.gz)?")
@@ -31,7 +33,7 @@ def run(
     seed: int,
     truth: Path | None,
 ) -> None:
-    """Draw and write."""
+    """Draw counts, and write them."""
     write = _writer(output)
     check_folder(output)
     n_samples, F, K = shape
@@ -40,21 +42,18 @@ def run(
         source, names = random_model(F, K, alpha, counts, rng), None
     else:
         if truth is not None:
-            raise InvalidInputError("--truth is for a random model: this one is in its file")
+            raise InvalidInputError("--truth is for a random model: leave it out with --model")
         est = GammaPoissonMF.load(model)
         source, names = est.model_, getattr(est, "feature_names_in_", None)
     if truth is not None:
-        check_folder(truth)
+        check_output(truth, (".npz",))
         if os.path.realpath(truth) == os.path.realpath(output):
             raise InvalidInputError(f"{truth} is the output: name another file for the truth")
-        if truth.suffix != ".npz":
-            raise InvalidInputError(f"{truth}: the truth must end in .npz")
     X = source.sample(n_samples, random_state=rng)
     replace_file(output, lambda temporary: write(sp.csr_array(X), names, temporary))
     if names is not None and _DOCWORD.fullmatch(output.name):
         vocab = output.with_name("vocab" + output.name.removeprefix("docword").removesuffix(".gz"))
-        text = "".join(f"{name}\n" for name in names)
-        replace_file(vocab, lambda path: Path(path).write_text(text, encoding="utf-8"))
+        write_text("".join(f"{name}\n" for name in names), vocab)
     if truth is not None:
         arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
         replace_file(truth, lambda temporary: np.savez(temporary, **arrays))
@@ -65,7 +64,7 @@ def run(
 
 
 def random_model(F: int, K: int, alpha: float, counts: float, rng: np.random.Generator) -> GaP:
-    """Sparse directions and equal shares, for samples with so many counts on average."""
+    """Return a model with sparse columns of equal shares; `counts` is the expected total."""
     alpha = check_number(alpha, "alpha", above=0.0)
     counts = check_number(counts, "counts", above=0.0)
     directions = rng.dirichlet(np.full(F, 0.1 if F > 1 else 1.0), K).T
@@ -73,21 +72,19 @@ def random_model(F: int, K: int, alpha: float, counts: float, rng: np.random.Gen
 
 
 def _writer(path: Path) -> Any:
-    """What writes counts and names of features to such a file."""
+    """Return the function that writes counts and feature names to such a file."""
     if _DOCWORD.fullmatch(path.name):
         return _write_uci
     writers = {".csv": _write_csv, ".mtx": _write_mtx, ".npz": _write_npz}
     if path.suffix not in writers:
         raise InvalidInputError(
-            f"{path}: the output must be a .csv, .mtx, .npz, or docword.NAME.txt[.gz]"
+            f"{path}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt[.gz]"
         )
     return writers[path.suffix]
 
 
 def _write_csv(X: sp.csr_array, names: Any, path: str) -> None:
     header = [f"feature {f}" for f in range(X.shape[1])] if names is None else list(names)
-    import csv
-
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

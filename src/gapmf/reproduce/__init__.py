@@ -1,7 +1,7 @@
-"""The paper's experiments, and what it could not draw: `gapmf reproduce`.
+"""The figures of the paper, and some that it could not draw: `gapmf reproduce`.
 
-Every figure is an `Experiment`: two configurations, a function that makes the numbers and one that
-draws them. What takes long is kept in pieces, so that a call that was stopped is gone on with.
+A figure is an `Experiment`: two configurations, a function that computes the numbers and one that
+draws them. Finished results are cached, so that an interrupted command can be run again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def reproduce(
 ) -> Outcome:
     """Make one figure: NAME.png, .svg, .csv and .json in `folder`."""
     figure = FIGURES[name]
-    cache = ResultCache(folder / "pieces") if cache is None else cache
+    cache = ResultCache(folder / "results") if cache is None else cache
     with styled(), warnings.catch_warnings():
-        # Runs are stopped on purpose; here, once, because the filters are those of all threads.
+        # Short runs do not converge. Set here, once: filters are shared by all threads.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warm_up()
         cache.cpu_seconds, begin = 0.0, time.perf_counter()

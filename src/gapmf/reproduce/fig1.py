@@ -30,7 +30,7 @@ LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
 
 @dataclass(frozen=True)
 class Config:
-    """The paper does not say what its samples were drawn from; this is ours."""
+    """The paper does not give the W of its samples; `truth` is our choice."""
 
     truth: tuple[float, float] = (8.0, 1.0)
     n_samples: int = 300
@@ -42,22 +42,23 @@ class Config:
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """The last iterates of the three algorithms, and the cost around them."""
+    """Compute the last iterates of the three algorithms, and the cost around them."""
     X = GaP([config.truth]).sample(config.n_samples, random_state=options.seed)
-    protocol = Protocol(2, config.n_iter, config.n_draws, config.n_burn_in, options.seed)
+    n_iter = options.n_iter(config.n_iter)
+    last = range(max(n_iter - config.n_last, 0) + 1, n_iter + 1)
+    protocol = Protocol(2, n_iter, config.n_draws, config.n_burn_in, options.seed)
+    data = {"name": "fig1", "truth": config.truth, "n_samples": config.n_samples}
     tasks = [
-        partial(trace_run, X, a, protocol, cache, "fig1", until=options.until) for a in ALGORITHMS
+        partial(trace_run, X, a, protocol, cache, data, last, lambda W: W[0]) for a in ALGORITHMS
     ]
-    traces = dict(zip(ALGORITHMS, cache.side_by_side(tasks), strict=True))
+    traces = dict(zip(ALGORITHMS, cache.parallel(tasks), strict=True))
+    W = {a: np.array([traces[a].values[i] for i in last]) for a in ALGORITHMS}
     best = GammaPoissonMF(2, algorithm="exact", random_state=options.seed).fit(X)
-    cache.check()  # a fit that was stopped returns what it has
-    n_run = len(traces["mcem-c"])
-    last = range(max(n_run - config.n_last, 0) + 1, n_run + 1)
-    W = {a: np.array([traces[a].W[i][0] for i in last]) for a in ALGORITHMS}
+    cache.check()  # a fit that was stopped returns an unfinished model
     mean = float(X.mean())
     settings = {"seed": options.seed, **asdict(config)}
     w1, w2 = _grid(mean, config.n_grid)
-    cost = cache.cached("fig1-grid", settings, lambda: _costs(X, w1, w2, cache).tolist())
+    cost = cache.cached("fig1-grid", settings, lambda: _costs(X, w1, w2, cache))
     findings = {
         "mean_count": mean,
         "smallest_cost": -best.log_likelihood_,
@@ -67,7 +68,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
             a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
         },
     }
-    settings["iterations_run"] = n_run
+    settings["iterations_run"] = n_iter
     names = np.repeat(ALGORITHMS, len(last))
     every = np.concatenate([W[a] for a in ALGORITHMS])
     curves = {
@@ -81,19 +82,19 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
 
 
 def _grid(mean: float, n: int) -> tuple[Array, Array]:
-    """Points by their sum and by what w₁ has of it: the valley lies along the second."""
+    """Return points by their sum and by the share of w₁: the valley lies along the second."""
     total, share = np.meshgrid(np.linspace(0.3, 1.8, n) * mean, np.linspace(0.0, 1.0, n))
     return share * total, (1.0 - share) * total
 
 
 def _costs(X: NDArray[np.int64], w1: Array, w2: Array, cache: ResultCache) -> Array:
-    """C_ML at such points, exactly: symmetric in w₁ and w₂, and equal counts are one."""
+    """Compute C_ML exactly: it is symmetric in w₁ and w₂, and equal counts are grouped."""
     values, times = np.unique(X, return_counts=True)
     n = w1.shape[0]
     cost = np.empty(w1.shape)
     for i in range((n + 1) // 2):
         cache.check()
-        cache.tell("fig1 contours", i + 1, (n + 1) // 2)
+        cache.progress("fig1 contours", i + 1, (n + 1) // 2)
         for j in range(w1.shape[1]):
             ll = log_marginal_likelihood(values[:, None], GaP([[w1[i, j], w2[i, j]]]))
             cost[i, j] = cost[n - 1 - i, j] = -(times @ ll.per_sample)
@@ -101,7 +102,7 @@ def _costs(X: NDArray[np.int64], w1: Array, w2: Array, cache: ResultCache) -> Ar
 
 
 def draw(outcome: Outcome) -> Any:
-    """Contours, the line, and the iterates; a second panel is close up."""
+    """Draw contours, the line, and the iterates; the second panel is a close-up."""
     findings, curves = outcome.findings, outcome.curves
     contours = outcome.more["contours"]
     side = outcome.settings["n_grid"]

@@ -24,18 +24,28 @@ from gapmf.reproduce.cache import (
 )
 from gapmf.reproduce.results import COLOURS, LABELS, Experiment, Options, Outcome, new_figure
 from gapmf.reproduce.synthetic import plot_norms
+from gapmf.types import Array
 
 FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Of the documents and of the words: every so many-th one, and the most frequent."""
+    """A subset of the documents and words, and of the documents whose likelihood is computed.
+
+    Attributes
+    ----------
+    every : int
+        Take every `every`-th document.
+    n_words : int or None
+        Take the most frequent words.
+    judged : int
+        Compute the likelihood of every `judged`-th document of these.
+    """
 
     every: int = 1
     n_words: int | None = None
     judged: int = 5
-    """The likelihood is that of every so many-th document of these."""
 
 
 WHOLE = Subset()
@@ -51,29 +61,29 @@ class Config:
     n_iter: int = 1000
     n_draws: int = 125
     n_burn_in: int = 125
+    # Iterations whose likelihood is computed:
     milestones: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000)
-    """Iterations whose likelihood is looked at."""
 
 
 def find_nips(folder: Path | None) -> Path:
-    """The file of the counts."""
+    """Return the file of the counts."""
     if folder is None:
         raise InvalidInputError(
-            "this figure needs the NIPS counts: --data DIR, with docword.nips.txt.gz and "
-            "vocab.nips.txt in it; gapmf.datasets.fetch_nips(DIR) gets them"
+            "this figure needs the NIPS counts: --data DIR, a folder with docword.nips.txt.gz and "
+            "vocab.nips.txt; gapmf.datasets.fetch_nips(DIR) downloads them"
         )
     names = ("docword.nips.txt.gz", "docword.nips.txt")
     found = [folder / name for name in names if (folder / name).exists()]
     if not found:
         raise InvalidInputError(
             f"{folder} has neither {names[0]} nor {names[1]}: "
-            f"gapmf.datasets.fetch_nips({str(folder)!r}) gets them"
+            f"gapmf.datasets.fetch_nips({str(folder)!r}) downloads them"
         )
     return found[0]
 
 
 def load(folder: Path | None, part: Subset) -> sp.csr_array:
-    """The counts, documents × words, or a part of them."""
+    """Return the counts, documents × words, or a subset of them."""
     counts = read(find_nips(folder)).counts[:: part.every]
     if part.n_words is not None:
         totals = np.asarray(counts.sum(axis=0)).ravel()
@@ -82,72 +92,43 @@ def load(folder: Path | None, part: Subset) -> sp.csr_array:
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Norms of both algorithms, and the likelihood at some iterations."""
+    """Compute the norms of both algorithms, and the likelihood at some iterations."""
     X = load(options.data, config.part)
-    protocol = Protocol(
-        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, options.seed
-    )
-    name = f"nips-{config.part.every}-{config.part.n_words}"
-    tasks = [
-        partial(
-            trace_run,
-            X,
-            a,
-            protocol,
-            cache,
-            name,
-            until=options.until,
-            milestones=config.milestones,
-        )
-        for a in FIG4_ALGORITHMS
-    ]
-    traces = dict(zip(FIG4_ALGORITHMS, cache.side_by_side(tasks), strict=True))
-    n_iter = len(traces["mcem-c"])
-    settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
-    values = _likelihoods(X, traces, {"seed": options.seed, **asdict(config)}, cache)
     judged = X[:: config.part.judged]
+    n_iter = options.n_iter(config.n_iter)
+    protocol = Protocol(config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed)
+    data = {"name": "nips", **asdict(config.part)}
+    at = [i for i in config.milestones if i <= n_iter]
+
+    def log_likelihood(W: Array) -> tuple[float, float]:
+        ll = log_marginal_likelihood(judged, GaP(W), random_state=options.seed)
+        return ll.total, ll.std_error
+
+    tasks = [
+        partial(trace_run, X, a, protocol, cache, data, at, log_likelihood) for a in FIG4_ALGORITHMS
+    ]
+    traces = dict(zip(FIG4_ALGORITHMS, cache.parallel(tasks), strict=True))
+    settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
     findings: dict[str, Any] = {
         "documents": X.shape[0],
         "words": X.shape[1],
         "tokens_judged": int(judged.sum()),
     }
-    findings |= {a: _findings(traces[a], values[a]) for a in FIG4_ALGORITHMS}
-    likelihood = [
-        (a, i, traces[a].cpu_seconds[i - 1], *values[a][i]) for a in values for i in values[a]
+    findings |= {a: _findings(traces[a]) for a in FIG4_ALGORITHMS}
+    rows = [
+        (a, i, trace.cpu_seconds[i - 1], *trace.values[i])
+        for a, trace in traces.items()
+        for i in trace.values
     ]
     names = ("algorithm", "iteration", "cpu_seconds", "log_likelihood", "std_error")
-    table = dict(zip(names, (np.array(x) for x in zip(*likelihood, strict=True)), strict=True))
+    table = dict(zip(names, (np.array(x) for x in zip(*rows, strict=True)), strict=True))
     return Outcome(
         settings, as_columns(traces, some_iterations(n_iter)), findings, {"likelihood": table}
     )
 
 
-def _likelihoods(
-    X: sp.csr_array, traces: dict[str, Trace], settings: dict[str, Any], cache: ResultCache
-) -> dict[str, dict[int, tuple[float, float]]]:
-    """log p of the judged documents, and its error, at the milestones of each algorithm."""
-    judged = X[:: settings["part"]["judged"]]
-    at = [(a, i) for a, trace in traces.items() for i in trace.W]
-
-    def look(algorithm: str, i: int) -> list[float]:
-        model = GaP(traces[algorithm].W[i])
-        ll = log_marginal_likelihood(judged, model, random_state=settings["seed"])
-        return [ll.total, ll.std_error]
-
-    def taken(algorithm: str, i: int) -> tuple[float, float]:
-        piece = f"nips-likelihood-{algorithm}-{i}"
-        total, error = cache.cached(piece, settings, partial(look, algorithm, i))
-        return total, error
-
-    found = cache.side_by_side([partial(taken, a, i) for a, i in at])
-    values: dict[str, dict[int, tuple[float, float]]] = {a: {} for a in traces}
-    for (a, i), value in zip(at, found, strict=True):
-        values[a][i] = value
-    return values
-
-
-def _findings(trace: Trace, values: dict[int, tuple[float, float]]) -> dict[str, Any]:
-    """How far the norms still moved in the last tenth, and what the likelihood came to."""
+def _findings(trace: Trace) -> dict[str, Any]:
+    """Measure how far the norms still moved in the last tenth, and list the likelihoods."""
     tenth = max(len(trace) // 10, 1)
     last = trace.norms[-tenth:].mean(axis=0)
     before = trace.norms[-2 * tenth : len(trace) - tenth].mean(axis=0) if len(trace) > 1 else last
@@ -155,12 +136,12 @@ def _findings(trace: Trace, values: dict[int, tuple[float, float]]) -> dict[str,
         "cpu_seconds": trace.cpu_seconds[-1],
         "norms_at_the_end": np.sort(trace.norms[-1])[::-1],
         "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
-        "log_likelihood": {str(i): value[0] for i, value in values.items()},
+        "log_likelihood": {str(i): value[0] for i, value in trace.values.items()},
     }
 
 
 def draw(outcome: Outcome) -> Any:
-    """The norms, an algorithm a panel beside the paper's one, and the likelihood."""
+    """Draw the norms, and the likelihood."""
     figure, axes = new_figure(9.2, 3.7, 1, 2)
     plot_norms(axes[0, 0], outcome)
     ax, table = axes[0, 1], outcome.more["likelihood"]

@@ -23,16 +23,15 @@ _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to fit, by the estimator's parameters."""
+    """A schedule: its label, colour, and the parameters of the estimator."""
 
     label: str
     colour: str
     parameters: dict[str, Any] = field(default_factory=dict)
-    max_sweeps: int | None = None
-    """For schedules without a rule to stop by."""
+    max_sweeps: int | None = None  # for schedules without a stopping rule
 
 
-# Another algorithm is one line more.
+# To add a schedule, add a line.
 CONTENDERS = (
     Contender("the paper's", COLOURS["mcem-ch"], _PAPER, max_sweeps=15_000),
     Contender("adaptive (default)", COLOURS["mcem-c"]),
@@ -48,12 +47,11 @@ class Config:
     n_components: int = 10
     max_iter: int = 2000
     max_sweeps: int = 10**9
-    growth: float = 1.6
-    """The likelihood is looked at whenever there are so many times as many sweeps."""
+    growth: float = 1.6  # ratio of the numbers of sweeps at which the likelihood is computed
 
 
 class _Snapshots:
-    """A callback that keeps models, at growing distances, and the CPU time they took."""
+    """A callback that keeps models at growing distances, with their CPU time."""
 
     def __init__(self, config: Config, most: int | None, cache: ResultCache, name: str) -> None:
         self._growth = config.growth
@@ -73,13 +71,13 @@ class _Snapshots:
         ended = record.n_sweeps >= self._most
         done = record.n_sweeps / self._most if self._most < 10**9 else 0.0
         done = max(done, record.iteration / self._max_iter)
-        self._cache.tell(self._name, int(1000 * done), 1000)
+        self._cache.progress(self._name, int(1000 * done), 1000)
         self._cache.check()
         self._begin = time.thread_time()
         return ended
 
     def end(self, model: GaP) -> list[tuple[int, float, GaP]]:
-        """With what the fit returned in the place of its last iterate."""
+        """Return the snapshots, with the returned model in place of the last iterate."""
         assert self._last is not None
         n_sweeps, used, _ = self._last
         before = [one for one in self.kept if one[0] < n_sweeps]
@@ -87,7 +85,7 @@ class _Snapshots:
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Every contender, twice."""
+    """Run every contender with α = 1 and with α learned."""
     X = load(options.data, config.part)
     cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
 
@@ -98,12 +96,12 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
         rows = cache.cached(
             "race",
             settings,
-            lambda: _follow(X, config, options.seed, contender, learned, cache, name),
+            lambda: _trace(X, config, options.seed, contender, learned, cache, name),
         )
-        cache.tell(name, 1000, 1000)
+        cache.progress(name, 1000, 1000)
         return list(rows)
 
-    found = cache.side_by_side([partial(one, *case) for case in cases])
+    found = cache.parallel([partial(one, *case) for case in cases])
     rows = [row for some in found for row in some]
     curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     findings: dict[str, Any] = {"tokens_judged": int(X[:: config.part.judged].sum())}
@@ -112,7 +110,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
-def _follow(
+def _trace(
     X: sp.csr_array,
     config: Config,
     seed: int,
@@ -150,7 +148,7 @@ def _follow(
 
 
 def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
-    """Where each ended, and when each was within a hundredth of a nat a token of the best."""
+    """Find where each ended, and when each was within 0.01 nats per token of the best."""
     these = curves["alpha_learned"] == learned
     best = curves["log_likelihood"][these].max()
     found: dict[str, Any] = {"best": best}
@@ -168,7 +166,7 @@ def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
 
 
 def draw(outcome: Outcome) -> Any:
-    """A panel for α = 1 and one for α learned."""
+    """Draw one panel for α = 1 and one for α learned."""
     figure, axes = new_figure(9.2, 3.7, 1, 2)
     curves = outcome.curves
     for ax, learned in zip(axes[0], (False, True), strict=True):
@@ -182,7 +180,7 @@ def draw(outcome: Outcome) -> Any:
         late = curves["alpha_learned"] == learned
         top = curves["log_likelihood"][late].max()
         ax.set_ylim(top - 0.32, top + 0.02)
-    axes[0, 0].set_ylabel("log-likelihood, nats a token")
+    axes[0, 0].set_ylabel("log-likelihood, nats per token")
     axes[0, 0].legend(loc="lower right")
     return figure
 

@@ -1,4 +1,4 @@
-"""How fast the EMs converge: the Jacobians of their maps, and rates seen in iterates.
+"""rates: how fast EM-C and EM-CH converge, over the scale of W. The paper's open question.
 
 With one E-step EM-C and EM-CH give the same column directions, and norms that relate by
 S_CH = S_C (β+S)/(β+S_C). Differentiated at a stationary point this is
@@ -7,8 +7,6 @@ S_CH = S_C (β+S)/(β+S_C). Differentiated at a stationary point this is
 
 so EM-CH contracts no faster than max_k ρ_k, ρ_k = S_k/(S_k+β_k): its rate tends to one as the
 counts grow. EM-C has no such bound.
-
-rates: how fast EM-C and EM-CH converge, over the scale of W. The paper's open question.
 """
 
 from __future__ import annotations
@@ -32,20 +30,19 @@ from gapmf.types import Array
 
 Step = Callable[[GaP, Expectation], GaP]
 
-_STEP = 1e-4  # of a feature's row of W: third-order terms and rounding balance near here
+_STEP = 1e-4  # relative to a row of W: truncation and rounding errors balance near here
 
 
 class Rates(NamedTuple):
-    """Eigenvalues of the two EM maps at a stationary point, in descending order."""
+    """Eigenvalues of the two EM maps at a stationary point, in descending order, and ρ_k (K,)."""
 
     em_c: Array
     em_ch: Array
     rho: Array
-    """S_k / (S_k + β_k), (K,)."""
 
 
 def convergence_rates(expect: ExactExpectation, model: GaP) -> Rates:
-    """The eigenvalues of both Jacobians at a stationary point; the first is the rate."""
+    """Compute the eigenvalues of both Jacobians at a stationary point; the first is the rate."""
     em_c, em_ch = (
         np.sort(np.linalg.eigvals(jacobian(expect, model, step)).real)[::-1]
         for step in (em_c_step, em_ch_step)
@@ -54,9 +51,9 @@ def convergence_rates(expect: ExactExpectation, model: GaP) -> Rates:
 
 
 def jacobian(expect: ExactExpectation, model: GaP, step: Step) -> Array:
-    """The derivative of an EM map at `model`, (FK, FK), W in C order, by differences.
+    """Differentiate an EM map at `model` by finite differences: (FK, FK), W in C order.
 
-    Central where w_fk allows it; at the boundary one-sided, of second order too.
+    Differences are central where w_fk allows it, else one-sided, of second order too.
     """
 
     def image(W: Array) -> Array:
@@ -87,14 +84,14 @@ def jacobian(expect: ExactExpectation, model: GaP, step: Step) -> Array:
 def observed_rate(
     expect: ExactExpectation, model: GaP, step: Step, *, n_iter: int = 200, seed: int = 0
 ) -> float:
-    """The factor by which the distance to `model` shrinks an iteration, seen in the iterates.
+    """Measure the factor by which the distance to `model` shrinks per iteration.
 
-    Started a little off; the distance is brought back to its first size whenever it has become
-    small, so that rounding does not end the sequence before the slowest direction rules.
+    The iterates start near `model`. The distance is scaled back to its first size whenever it is
+    small, so that rounding does not end the sequence before the slowest direction dominates.
     """
     rng = np.random.default_rng(seed)
     off = model.W * rng.uniform(-1e-4, 1e-4, model.W.shape)
-    room = 1e-4 * model.W.sum(axis=1, keepdims=True)  # zeros can only be left upwards
+    room = 1e-4 * model.W.sum(axis=1, keepdims=True)  # zeros can only grow
     off = np.where(room > model.W, room * rng.random(model.W.shape), off)
     first = float(np.linalg.norm(off))
     ratio = np.nan
@@ -123,7 +120,7 @@ class Config:
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """The rates of every data set, by eigenvalues and as seen in iterates."""
+    """Compute the rates of every data set, by eigenvalues and from iterates."""
     scales = np.geomspace(config.smallest, config.largest, config.n_scales)
     cases = [(float(s), options.seed + i) for s in scales for i in range(config.n_sets)]
     done = iter(range(1, len(cases) + 1))
@@ -131,10 +128,10 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     def one(scale: float, seed: int) -> dict[str, Any]:
         settings = {**asdict(config), "scale": scale, "seed": seed}
         found = cache.cached("rates", settings, lambda: _measure(config, scale, seed))
-        cache.tell("rates", next(done), len(cases))
+        cache.progress("rates", next(done), len(cases))
         return dict(found)
 
-    rows = cache.side_by_side([partial(one, *case) for case in cases])
+    rows = cache.parallel([partial(one, *case) for case in cases])
     curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     findings = {
         "em_ch_below_rho": int((curves["em_ch"] < curves["rho"] - 1e-4).sum()),
@@ -172,12 +169,12 @@ def _measure(config: Config, scale: float, seed: int) -> dict[str, Any]:
 
 
 def _per_digit(rate: Any) -> Any:
-    """Iterations that a tenfold smaller distance takes."""
+    """Return the number of iterations that reduce the distance tenfold."""
     return -np.log(10.0) / np.log(np.clip(rate, 1e-6, 1.0 - 1e-9))
 
 
 def draw(outcome: Outcome) -> Any:
-    """Rates against the scale, and the iterations that they mean."""
+    """Draw the rates against the scale, and the iterations per digit."""
     figure, axes = new_figure(9.2, 3.7, 1, 2)
     curves = outcome.curves
     scales = np.unique(curves["scale"])
@@ -191,8 +188,8 @@ def draw(outcome: Outcome) -> Any:
     rho = [np.median(curves["rho"][curves["scale"] == s]) for s in scales]
     dashed = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}
     axes[0, 0].plot(scales, rho, label="$\\rho = S/(S+\\beta)$", **dashed)
-    axes[0, 1].plot(scales, _per_digit(np.array(rho)), label="by $\\rho$ alone", **dashed)
-    axes[0, 0].set_ylabel("rate: what is left of the distance")
+    axes[0, 1].plot(scales, _per_digit(np.array(rho)), label="from $\\rho$ alone", **dashed)
+    axes[0, 0].set_ylabel("rate: factor of the distance per iteration")
     axes[0, 1].set_ylabel("iterations per digit")
     axes[0, 1].set_yscale("log")
     for ax in axes[0]:

@@ -1,15 +1,11 @@
-"""How the figures look. Colours of the algorithms are the paper's.
+"""An experiment, its results in files, and the style of figures.
 
-What an experiment is.
-
-What an experiment leaves: numbers as CSV, settings and findings as JSON, pictures.
+Results are numbers as CSV, settings and findings as JSON, and pictures. The colours of the
+algorithms are those of the paper.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gapmf.files import replace_file
+from gapmf.output import Columns, to_csv, to_json, write_text
 from gapmf.reproduce.cache import ResultCache
 
 COLOURS = {"mcem-c": "#d62728", "mcem-h": "#2a9d3a", "mcem-ch": "#1f5fbf"}
@@ -51,7 +48,7 @@ _RC: dict[Any, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw and save within."""
+    """Draw and save figures inside this context."""
     try:
         import matplotlib
     except ImportError as error:
@@ -61,7 +58,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, Any]:
-    """A figure, in inches, and its axes: an array of them, (n_rows, n_columns)."""
+    """Return a figure (sizes in inches) and an array of axes of shape (n_rows, n_columns)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -70,13 +67,24 @@ def new_figure(width: float, height: float, n_rows: int = 1, n_columns: int = 1)
 
 @dataclass(frozen=True)
 class Options:
-    """What a user asks for besides the name of a figure."""
+    """Options of the user, besides the name of a figure.
+
+    Attributes
+    ----------
+    seed : int
+    data : Path or None
+        Folder with the NIPS counts.
+    max_iter : int or None
+        Maximum number of iterations of fig1 to fig4.
+    """
 
     seed: int = 0
     data: Path | None = None
-    """A folder with the NIPS counts."""
-    until: int | None = None
-    """Iterations at most."""
+    max_iter: int | None = None
+
+    def n_iter(self, full: int) -> int:
+        """Return the number of iterations of a run that has `full` by its protocol."""
+        return full if self.max_iter is None else min(full, self.max_iter)
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,8 @@ class Experiment:
     Attributes
     ----------
     title : str
-    full, quick
-        Two configurations: the whole protocol, and one of some seconds.
+    full, quick : dataclass
+        Two configurations: the whole protocol, and a short one of a few seconds.
     run : callable
         From a configuration, options and a cache to the numbers.
     draw : callable
@@ -104,73 +112,55 @@ class Experiment:
     needs_nips: bool = False
 
 
-Columns = dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """The numbers of an experiment."""
+    """The numbers of an experiment.
+
+    Attributes
+    ----------
+    settings : dict
+    curves : dict
+        What is drawn: one row per point.
+    findings : dict
+        What is compared with the paper.
+    more : dict
+        Other tables, by name.
+    """
 
     settings: dict[str, Any]
-    curves: Columns
-    """What is drawn, a row a point; all columns of one length."""
+    curves: dict[str, Any]
     findings: dict[str, Any]
-    """What there is to compare with the paper."""
-    more: dict[str, Columns] = field(default_factory=dict)
-    """Other tables, by their names."""
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def write_outcome(
     outcome: Outcome, figure: Any, name: str, folder: Path, cpu_seconds: float
 ) -> None:
-    """NAME.csv, NAME.json, NAME.png and NAME.svg in `folder`, each whole or not at all."""
+    """Write NAME.csv, NAME.json, NAME.png and NAME.svg to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {name: outcome.curves} | {f"{name}-{k}": v for k, v in outcome.more.items()}
     for stem, columns in tables.items():
-        _write_text(folder / f"{stem}.csv", _as_csv(columns))
-    head = {
+        write_text(to_csv(_rounded(columns)), folder / f"{stem}.csv")
+    packages = {package: version(package) for package in ("gapmf", "numpy", "scipy", "numba")}
+    content = {
         "figure": name,
         "settings": outcome.settings,
         "findings": outcome.findings,
         "cpu_seconds": round(cpu_seconds, 1),
-        "versions": versions(),
+        "versions": {"python": platform.python_version(), **packages},
         "made": time.strftime("%Y-%m-%d", time.gmtime()),
     }
-    text = json.dumps(head, indent=1, default=_plain, allow_nan=False)
-    _write_text(folder / f"{name}.json", text + "\n")
+    write_text(to_json(content), folder / f"{name}.json")
     for suffix in (".png", ".svg"):
         replace_file(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
 
 
-def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
-    packages = {name: version(name) for name in ("gapmf", "numpy", "scipy", "numba")}
-    return {"python": platform.python_version(), **packages}
+def _rounded(columns: Columns) -> Columns:
+    """Format numbers with seven digits, and NaN as an empty cell."""
 
+    def cell(value: Any) -> Any:
+        if isinstance(value, (float, np.floating)):
+            return "" if np.isnan(value) else f"{value:.7g}"
+        return value
 
-def _write_text(path: Path, text: str) -> None:
-    replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
-
-
-def _as_csv(columns: Columns) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([_short(value) for value in row])
-    return out.getvalue()
-
-
-def _short(value: Any) -> Any:
-    """Numbers to seven digits, nothing for nan."""
-    if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{value:.7g}"
-    return value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} in the findings of an experiment")
+    return {name: [cell(value) for value in values] for name, values in columns.items()}

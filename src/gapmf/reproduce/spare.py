@@ -1,4 +1,4 @@
-"""spare: the size and the price of the spare column at the exact maximum."""
+"""spare: the share and the gain of a spare column at the exact maximum."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Config:
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Both exact maxima of every data set."""
+    """Find both exact maxima of every data set."""
     cases = [(s, options.seed + i) for s in config.scales for i in range(config.n_sets)]
     done = iter(range(1, len(cases) + 1))
 
     def one(scale: float, seed: int) -> dict[str, Any]:
         settings = {"n_samples": config.n_samples, "scale": scale, "seed": seed}
         found = cache.cached("spare", settings, lambda: _fit_both(scale, config.n_samples, seed))
-        cache.tell("spare", next(done), len(cases))
+        cache.progress("spare", next(done), len(cases))
         return dict(found)
 
-    rows = cache.side_by_side([partial(one, *case) for case in cases])
+    rows = cache.parallel([partial(one, *case) for case in cases])
     curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     price = 0.5 * N_PARAMETERS * np.log(config.n_samples)
     findings = {"bic_price": price} | {
@@ -73,7 +73,7 @@ def _findings(rows: dict[str, Any], price: float) -> dict[str, Any]:
 
 
 def draw(outcome: Outcome) -> Any:
-    """Share and gain of the third column, a dot a data set."""
+    """Draw share and gain of the third column, one dot per data set."""
     figure, axes = new_figure(9.2, 3.7, 1, 2)
     curves = outcome.curves
     scales = np.unique(curves["scale"])
@@ -88,7 +88,7 @@ def draw(outcome: Outcome) -> Any:
         ax.set_xlabel("scale of $W^*$")
         ax.grid(visible=False, axis="x")
     axes[0, 0].set_ylabel("share of the spare column, %")
-    axes[0, 1].set_ylabel("nats that it adds")
+    axes[0, 1].set_ylabel("gain in log-likelihood, nats")
     price = outcome.findings["bic_price"]
     axes[0, 1].axhline(price, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     beside = axes[0, 1].get_yaxis_transform()

@@ -1,4 +1,4 @@
-"""fig2, fig3a, fig3b: the paper's synthetic data, followed by its three algorithms."""
+"""fig2, fig3a, fig3b: the three algorithms on the paper's synthetic data."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from gapmf.reproduce.cache import (
     trace_run,
 )
 from gapmf.reproduce.results import COLOURS, INK, LABELS, Experiment, Options, Outcome, new_figure
+from gapmf.types import Array
 
-NEAR = 0.5  # nats above the minimum: an algorithm that comes there has arrived
+NEAR = 0.5  # nats above the minimum: an algorithm counts as converged there
 
 
 @dataclass(frozen=True)
 class Config:
-    """W* = scale · W₁*; one component more than there are."""
+    """W* = scale · W₁*, fitted with one component more than the truth."""
 
     scale: float
     n_iter: int
@@ -36,10 +37,8 @@ class Config:
     n_components: int = 3
     n_draws: int = 150
     n_burn_in: int = 150
-    n_starts: int = 3
-    """Of the search for the exact minimum."""
-    n_looks: int = 160
-    """At most so many iterates have their cost computed."""
+    n_starts: int = 3  # of the search for the exact minimum
+    n_looks: int = 160  # maximum number of iterates whose cost is computed
 
 
 V1, V2 = Config(1.0, 500), Config(100.0, 2000)
@@ -48,51 +47,34 @@ V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=40)
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Norms of all iterates, and the exact cost of many."""
+    """Compute the norms of all iterates, and the exact cost of many."""
     X, _ = paper_synthetic(config.scale, config.n_samples, random_state=options.seed)
-    protocol = Protocol(
-        config.n_components, config.n_iter, config.n_draws, config.n_burn_in, options.seed
-    )
+    n_iter = options.n_iter(config.n_iter)
+    protocol = Protocol(config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed)
     name = f"scale{config.scale:g}"
-    tasks = [
-        partial(trace_run, X, a, protocol, cache, name, until=options.until) for a in ALGORITHMS
-    ]
-    traces = dict(zip(ALGORITHMS, cache.side_by_side(tasks), strict=True))
-    n_run = len(traces["mcem-c"])
+    data = {"name": name, "n_samples": config.n_samples}
+    at = some_iterations(n_iter, config.n_looks)
+
+    def cost(W: Array) -> float:
+        return -log_marginal_likelihood(X, GaP(W)).total
+
+    tasks = [partial(trace_run, X, a, protocol, cache, data, at, cost) for a in ALGORITHMS]
+    traces = dict(zip(ALGORITHMS, cache.parallel(tasks), strict=True))
     settings = {"seed": options.seed, **asdict(config)}
-    looked_at = some_iterations(n_run, config.n_looks)
-
-    def look(algorithm: str) -> list[float]:
-        return _costs(X, traces[algorithm], looked_at, cache, f"{name} cost of {algorithm}")
-
-    looks = [
-        partial(cache.cached, f"{name}-cost-{a}", {**settings, "at": looked_at}, partial(look, a))
-        for a in ALGORITHMS
-    ]
-    costs = dict(zip(ALGORITHMS, cache.side_by_side(looks), strict=True))
     best = cache.cached(f"{name}-best", settings, lambda: _best(X, config, options.seed))
     findings = {
         "smallest_cost": best["cost"],
         "norms_of_smallest_cost": best["norms"],
         "cost_of_the_truth": best["cost_of_the_truth"],
-    } | {a: _findings(traces[a], looked_at, costs[a], best["cost"]) for a in ALGORITHMS}
-    settings["iterations_run"] = n_run
-    curves = as_columns(traces, looked_at)
-    curves["cost"] = np.concatenate([costs[a] for a in ALGORITHMS])
+    } | {a: _findings(traces[a], best["cost"]) for a in ALGORITHMS}
+    settings["iterations_run"] = n_iter
+    curves = as_columns(traces, at)
+    curves["cost"] = np.array([traces[a].values[i] for a in ALGORITHMS for i in at])
     return Outcome(settings, curves, findings)
 
 
-def _costs(X: Any, trace: Trace, at: list[int], cache: ResultCache, name: str) -> list[float]:
-    costs = []
-    for done, i in enumerate(at, start=1):
-        cache.check()
-        costs.append(-log_marginal_likelihood(X, GaP(trace.W[i])).total)
-        cache.tell(name, done, len(at))
-    return costs
-
-
 def _best(X: Any, config: Config, seed: int) -> dict[str, Any]:
-    """The minimum of C_ML itself: the best of some starts."""
+    """Find the minimum of C_ML: the best of several starts."""
     est = GammaPoissonMF(
         config.n_components, algorithm="exact", n_init=config.n_starts, random_state=seed
     ).fit(X)
@@ -103,8 +85,8 @@ def _best(X: Any, config: Config, seed: int) -> dict[str, Any]:
     }
 
 
-def _findings(trace: Trace, at: list[int], costs: list[float], best: float) -> dict[str, Any]:
-    cost = np.array(costs)
+def _findings(trace: Trace, best: float) -> dict[str, Any]:
+    at, cost = list(trace.values), np.array(list(trace.values.values()))
     late = np.array(at) > 0.9 * len(trace)
     near = np.flatnonzero(cost - best < NEAR)
     return {
@@ -117,7 +99,7 @@ def _findings(trace: Trace, at: list[int], costs: list[float], best: float) -> d
 
 
 def draw_cost(outcome: Outcome) -> Any:
-    """fig2."""
+    """Draw fig2."""
     figure, axes = new_figure(5.6, 3.7)
     _plot_cost(axes[0, 0], outcome, "cost")
     axes[0, 0].set_ylabel("$C_{ML}(W)$, nats")
@@ -128,14 +110,14 @@ def draw_cost(outcome: Outcome) -> Any:
 
 
 def draw_norms(outcome: Outcome) -> Any:
-    """fig3a."""
+    """Draw fig3a."""
     figure, axes = new_figure(5.6, 3.7)
     plot_norms(axes[0, 0], outcome)
     return figure
 
 
 def draw_both(outcome: Outcome) -> Any:
-    """fig3b: the norms, and what the paper could not draw."""
+    """Draw fig3b: the norms, and the cost that the paper could not draw."""
     figure, axes = new_figure(9.2, 3.7, 1, 2)
     plot_norms(axes[0, 0], outcome)
     ax = axes[0, 1]
@@ -163,7 +145,7 @@ def _plot_cost(ax: Any, outcome: Outcome, what: str) -> None:
 
 
 def plot_norms(ax: Any, outcome: Outcome) -> None:
-    """Every column's norm, a colour an algorithm; the exact maximum's where it is known."""
+    """Draw the norm of every column, one colour per algorithm, and those of the exact minimum."""
     curves = outcome.curves
     for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in curves["algorithm"]]:
         mine = curves["algorithm"] == name
@@ -175,7 +157,7 @@ def plot_norms(ax: Any, outcome: Outcome) -> None:
         label = "exact minimum" if i == 0 else None
         ax.axhline(norm, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label=label)
     ax.set_xlabel("CPU time, s")
-    ax.set_ylabel("$||w_k||_1$, a line a component")
+    ax.set_ylabel("$||w_k||_1$, one line per component")
     ax.legend()
 
 

@@ -1,0 +1,105 @@
+"""The cache of results, traces of runs, and commands that are refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from figure_files import gapmf
+
+from gapmf import GammaPoissonMF
+from gapmf.datasets import paper_synthetic
+from gapmf.reproduce import Options, ResultCache, race
+from gapmf.reproduce.cache import Protocol, trace_run
+from gapmf.reproduce.race import Contender
+from gapmf.reproduce.results import styled
+
+PROTOCOL = Protocol(n_components=3, n_iter=12, n_draws=4, n_burn_in=2, seed=0)
+DATA = {"name": "toy"}
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(was interrupted|before it converged).*")
+
+
+@pytest.fixture(scope="module")
+def X():
+    return paper_synthetic(10.0, 30, random_state=0)[0]
+
+
+@pytest.mark.parametrize("algorithm", ["mcem-c", "mcem-h"])
+def test_a_trace_is_the_fit(X, algorithm, tmp_path):
+    trace = trace_run(X, algorithm, PROTOCOL, ResultCache(tmp_path), DATA, (5, 12), np.array)
+    est = GammaPoissonMF(
+        3, algorithm=algorithm, schedule="paper", max_iter=12, n_draws=4, n_burn_in=2,
+        random_state=0,
+    ).fit(X)  # fmt: skip
+    assert len(trace) == 12
+    assert list(trace.values) == [5, 12]
+    np.testing.assert_array_equal(trace.norms, est.history_["norms"])
+    np.testing.assert_array_equal(trace.values[12], est.components_.T)
+    assert (np.diff(trace.cpu_seconds) > 0).all()
+
+
+def test_a_stopped_run_leaves_no_result(X, tmp_path):
+    cache = ResultCache(tmp_path)
+
+    def stop_at_4(name, done, total):
+        if done == 4:
+            cache.stop.set()
+
+    cache.progress = stop_at_4
+    with pytest.raises(KeyboardInterrupt):
+        trace_run(X, "mcem-ch", PROTOCOL, cache, DATA, (12,), np.array)
+    assert list(tmp_path.iterdir()) == []
+    trace = trace_run(X, "mcem-ch", PROTOCOL, ResultCache(tmp_path), DATA, (12,), np.array)
+    assert len(trace) == 12
+
+
+def test_a_result_is_computed_once_per_settings(tmp_path):
+    computed = []
+
+    def compute():
+        computed.append(1)
+        return {"x": [1.5, None], "array": np.arange(2)}
+
+    seconds = []
+    for settings in ({"a": 1}, {"a": 1}, {"a": 2}):
+        cache = ResultCache(tmp_path)
+        assert cache.cached("toy", settings, compute) == {"x": [1.5, None], "array": [0, 1]}
+        seconds.append(cache.cpu_seconds)
+    assert len(computed) == 2
+    assert seconds[0] == seconds[1] > 0.0
+
+
+def test_iterations_are_limited_by_the_user():
+    assert Options().n_iter(500) == 500
+    assert Options(max_iter=300).n_iter(500) == 300
+    assert Options(max_iter=300).n_iter(100) == 100
+
+
+def test_a_contender_is_added_by_one_line(X, tmp_path, monkeypatch):
+    more = Contender("rough", "#123456", {"tol": 1e-2})
+    monkeypatch.setattr(race, "CONTENDERS", (*race.CONTENDERS, more))
+    monkeypatch.setattr(race, "load", lambda folder, part: sp.csr_array(X))
+    config = race.Config(n_components=2, max_iter=5, max_sweeps=300)
+    outcome = race.run(config, Options(), ResultCache(tmp_path))
+    assert "rough" in outcome.findings["alpha learned"]
+    assert len(set(outcome.curves["contender"])) == 4
+    with styled():
+        panel = race.draw(outcome).axes[0]
+    assert panel.lines[-1].get_color() == "#123456"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "fig5", "-o", "{}"), "there is no figure 'fig5': choose from fig1, fig2"),
+        (("reproduce", "fig4", "--quick", "-o", "{}"), "needs the NIPS counts: --data DIR"),
+        (("reproduce", "fig4", "--quick", "--data", "{}", "-o", "{}"), "has neither docword"),
+        (("reproduce", "fig2", "--quick"), "Missing option"),
+    ],
+)
+def test_refusals_are_one_line(arguments, message, tmp_path):
+    done = gapmf(*(a.format(tmp_path) for a in arguments))
+    assert done.returncode in (1, 2)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gapmf: ")
+    assert message in line
+    assert not list(tmp_path.glob("*.*"))
