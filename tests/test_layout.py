@@ -7,11 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
+from gapmf.em.state import pack_rng, unpack_rng
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gapmf import GammaPoissonMF, GaP, checkpoint, storage
-from gapmf.em.state import pack_rng, unpack_rng
 from gapmf.errors import GapmfError, StorageError
 from gapmf.layout import Maybe, Number, Numbers, Whole, check_layout
 
