@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from gapmf import __version__
 from gapmf.answers import Answers
-from gapmf.checkpoint import Checkpoint, check_no_unfinished_fit
 from gapmf.counts import check_counts
 from gapmf.em.fit import Fitted, Task, fit_task, weigh
 from gapmf.em.history import Callback
@@ -23,6 +23,7 @@ from gapmf.parallel import check_n_jobs
 from gapmf.progress import progress_bar
 from gapmf.ranks.questions import RankQuestions
 from gapmf.saving import Saving, pack_fitted, pack_parameters
+from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit
 from gapmf.validation import check_random_state
 
 
@@ -213,12 +214,12 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         rng = check_random_state(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            check_no_unfinished_fit(self.checkpoint)
+            check_no_unfinished_fit(self.checkpoint, version=__version__)
             parameters = pack_parameters(self)
             if self.warm_start and hasattr(self, "model_"):  # which the file does not have
                 parameters |= self._where_it_ended(begun.counts.shape[1])
             head = {"parameters": parameters, "data": begun.fingerprint()}
-            checkpoint = Checkpoint(self.checkpoint, head)
+            checkpoint = Checkpoint(self.checkpoint, head, version=__version__)
         return self._run(begun, rng, checkpoint)
 
     def _begin(self, X: Any, sample_weight: Any) -> Task:

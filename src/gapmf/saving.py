@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import gapmf.storage as storage
-from gapmf.checkpoint import Checkpoint
+from gapmf import __version__
 from gapmf.em.history import HISTORY
 from gapmf.em.layouts import draws_layout
 from gapmf.em.maximum import Certificate
 from gapmf.em.state import pack_model, unpack_model, unpack_rng
 from gapmf.errors import InvalidInputError
 from gapmf.layout import check_layout
+from gapmf.storage.checkpoint import Checkpoint, read_checkpoint
 from gapmf.types import Tree
 from gapmf.validation import shorten
 
@@ -63,7 +64,7 @@ class Saving:
         """
         check_is_fitted(self, "model_")
         content = {"parameters": pack_parameters(self), "fitted": pack_fitted(self)}
-        storage.write(path, "model", content)
+        storage.write(path, "model", content, version=__version__)
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -119,7 +120,7 @@ class Saving:
                 f"resume cannot change {unknown[0]}: only {', '.join(_MAY_CHANGE)}, which change "
                 "nothing in the result"
             )
-        content = storage.read(path, "checkpoint")
+        content = read_checkpoint(path, version=__version__)
         with _unpacking(path):
             check_layout({name: content[name] for name in _HEAD}, _HEAD, "content")
             parameters = unpack_parameters(content) | {"checkpoint": path} | changes
@@ -142,7 +143,7 @@ class Saving:
         head = {"parameters": content["parameters"], "data": content["data"]}
         checkpoint = None
         if est.checkpoint is not None:
-            checkpoint = Checkpoint(est.checkpoint, head, resumed=True)
+            checkpoint = Checkpoint(est.checkpoint, head, version=__version__, resumed=True)
         resumed: Self = est._run(task, rng, checkpoint, state if state["walk"] else None)
         return resumed
 

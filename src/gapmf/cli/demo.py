@@ -27,9 +27,9 @@ from gapmf.cli.files import echo_warnings
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder, replace_file
 from gapmf.likelihood.predictive import document_completion, split_tokens
 from gapmf.ranks.report import RankReport
+from gapmf.storage import check_parent_folder, write_atomically
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SHADES = " ░▒▓█"
@@ -61,7 +61,7 @@ def check_picture(path: Path) -> None:
     """Refuse a file that cannot be drawn to, before the work is done."""
     if path.suffix not in SUFFIXES:
         raise InvalidInputError(f"{path}: the picture must end in {', '.join(SUFFIXES)}")
-    check_folder(path)
+    check_parent_folder(path)
 
 
 def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
@@ -79,7 +79,7 @@ def draw(pictures: NDArray[np.float64], titles: Sequence[str], path: Path) -> bo
     for picture, title, ax in zip(pictures, titles, axes.flat, strict=False):
         ax.imshow(picture, cmap="magma", interpolation="nearest")
         ax.set_title(title, fontsize=9)
-    replace_file(path, lambda temporary: figure.savefig(temporary, dpi=150))
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=150))
     return True
 
 

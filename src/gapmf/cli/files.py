@@ -23,8 +23,8 @@ import typer
 from gapmf.cli.options import in_cli_words
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder, replace_file
 from gapmf.io import Table, read
+from gapmf.storage import check_parent_folder, write_atomically
 
 
 def echo(message: str) -> None:
@@ -111,7 +111,7 @@ def check_output(path: Path | None) -> None:
         return
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: the output must end in {', '.join(SUFFIXES)}")
-    check_folder(path)
+    check_parent_folder(path)
     if path.suffix.lower() == ".parquet":
         _parquet_writer()
 
@@ -123,14 +123,14 @@ def write_table(columns: Columns, path: Path | None, *, as_json: bool = False) -
         sys.stdout.write(text)
     elif path.suffix.lower() == ".parquet":
         write = _parquet_writer()
-        replace_file(path, lambda temporary: write(columns, temporary))
+        write_atomically(path, lambda temporary: write(columns, temporary))
     else:
         text = (
             _json_rows(columns)
             if path.suffix.lower() == ".json"
             else _delimited(columns, "\t" if path.suffix.lower() == ".tsv" else ",")
         )
-        replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+        write_atomically(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
 
 
 def print_json(content: Any) -> None:

@@ -14,8 +14,8 @@ from gapmf.cli.inspect import topics_table
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder
 from gapmf.io import Table, read
+from gapmf.storage import check_parent_folder
 
 STOPPED = 130
 
@@ -75,7 +75,7 @@ def _say_what_was_read(data: Path, table: Table, seconds: float) -> None:
 
 def _check_output(output: Path, data: Path) -> None:
     """Refuse to write where nothing can be, or over something that is no model."""
-    check_folder(output)
+    check_parent_folder(output)
     if not output.exists():
         return
     if data.exists() and output.samefile(data):

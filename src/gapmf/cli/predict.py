@@ -18,7 +18,6 @@ from gapmf.cli.files import (
 )
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import same_file
 from gapmf.io import Table
 
 
@@ -68,7 +67,7 @@ def _model_and_data(asked: Request) -> tuple[GammaPoissonMF, Table]:
     output = asked.output
     check_output(output)
     for name, path in (("data", asked.data), ("model", asked.model)):
-        if output is not None and same_file(output, path):
+        if output and output.exists() and path.exists() and output.samefile(path):
             raise InvalidInputError(f"{output} is the {name}: name another file for the output")
     est = GammaPoissonMF.load(asked.model).set_params(n_jobs=asked.jobs)
     if asked.smoothing is not None:

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from gapmf.cli.files import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder, replace_file
 from gapmf.model import GaP
+from gapmf.storage import check_parent_folder, write_atomically
 from gapmf.validation import check_number
 
 _DOCWORD = re.compile(r"docword.*\.txt(\.gz)?")
@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Draw and write."""
     write = _writer(output)
-    check_folder(output)
+    check_parent_folder(output)
     n_samples, F, K = shape
     rng = np.random.default_rng(seed)
     if model is None:
@@ -44,20 +44,20 @@ def run(
         est = GammaPoissonMF.load(model)
         source, names = est.model_, getattr(est, "feature_names_in_", None)
     if truth is not None:
-        check_folder(truth)
+        check_parent_folder(truth)
         if os.path.realpath(truth) == os.path.realpath(output):
             raise InvalidInputError(f"{truth} is the output: name another file for the truth")
         if truth.suffix != ".npz":
             raise InvalidInputError(f"{truth}: the truth must end in .npz")
     X = source.sample(n_samples, random_state=rng)
-    replace_file(output, lambda temporary: write(sp.csr_array(X), names, temporary))
+    write_atomically(output, lambda temporary: write(sp.csr_array(X), names, temporary))
     if names is not None and _DOCWORD.fullmatch(output.name):
         vocab = output.with_name("vocab" + output.name.removeprefix("docword").removesuffix(".gz"))
         text = "".join(f"{name}\n" for name in names)
-        replace_file(vocab, lambda path: Path(path).write_text(text, encoding="utf-8"))
+        write_atomically(vocab, lambda path: Path(path).write_text(text, encoding="utf-8"))
     if truth is not None:
         arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
-        replace_file(truth, lambda temporary: np.savez(temporary, **arrays))
+        write_atomically(truth, lambda temporary: np.savez(temporary, **arrays))
     echo(
         f"{output}: {X.shape[0]:,} samples × {X.shape[1]:,} features from "
         f"{source.n_components} components, {int(X.sum()):,} counts"

@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from gapmf.checkpoint import Checkpoint, fingerprint
 from gapmf.em import monte_carlo, start
 from gapmf.em.alpha import alpha_bound_warning, em_c_alpha_step
 from gapmf.em.exact_em import STEPS, Fit, fit_em
@@ -28,6 +27,7 @@ from gapmf.engines.local import LocalEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
+from gapmf.storage.checkpoint import Checkpoint, fingerprint
 from gapmf.types import Array, Tree
 from gapmf.validation import as_float, check_entries
 
@@ -330,7 +330,7 @@ class Draws:
 
         def keep(make: Callable[[], Tree]) -> None:
             assert self._checkpoint is not None
-            self._checkpoint.write_if_due(lambda: self._pack(i, seed, engine, history, make))
+            self._checkpoint.write_if_due(self._pack(i, seed, engine, history, make))
 
         return monte_carlo.fit(
             engine,

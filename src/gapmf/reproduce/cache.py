@@ -27,8 +27,8 @@ import gapmf.storage as storage
 from gapmf.em.history import Iteration
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import replace_file
 from gapmf.parallel import for_each
+from gapmf.storage import write_atomically
 from gapmf.types import Array
 
 try:
@@ -97,7 +97,9 @@ class ResultCache:
             made = make()
             self.check()  # a fit that was stopped returns what it has: no piece
             text = json.dumps({"cpu_seconds": time.thread_time() - begin, "made": made})
-            replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+            write_atomically(
+                path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8")
+            )
         piece = json.loads(path.read_text(encoding="utf-8"))
         self.took(piece["cpu_seconds"])
         return piece["made"]
@@ -171,7 +173,7 @@ class _Recorder:
         numbers = [self._used, *record.model.column_norms.tolist()]
         if record.iteration in self._milestones:
             path = _milestone(self._path, record.iteration)
-            replace_file(path, lambda temporary: np.save(temporary, record.model.W))
+            write_atomically(path, lambda temporary: np.save(temporary, record.model.W))
         elif not self._milestones:
             numbers += record.model.W.ravel().tolist()
         self._file.write(",".join(repr(x) for x in numbers) + "\n")
@@ -185,7 +187,7 @@ class _Recorder:
         """Keep so many rows, whatever happens meanwhile, and write behind them."""
         kept = read_rows(self._path)[:n_before]
         text = "".join(",".join(repr(x) for x in row) + "\n" for row in kept)
-        replace_file(self._path, lambda path: Path(path).write_text(text, encoding="utf-8"))
+        write_atomically(self._path, lambda path: Path(path).write_text(text, encoding="utf-8"))
         self._used = kept[-1][0] if kept else 0.0
         self._file = self._path.open("a", encoding="utf-8")
 

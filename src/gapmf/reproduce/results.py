@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gapmf.files import replace_file
 from gapmf.reproduce.cache import ResultCache
+from gapmf.storage import write_atomically
 
 COLOURS = {"mcem-c": "#d62728", "mcem-h": "#2a9d3a", "mcem-ch": "#1f5fbf"}
 LABELS = {"mcem-c": "MCEM-C", "mcem-h": "MCEM-H", "mcem-ch": "MCEM-CH"}
@@ -139,7 +139,7 @@ def write_outcome(
     text = json.dumps(head, indent=1, default=_plain, allow_nan=False)
     _write_text(folder / f"{name}.json", text + "\n")
     for suffix in (".png", ".svg"):
-        replace_file(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
+        write_atomically(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
 
 
 def versions() -> dict[str, str]:
@@ -149,7 +149,7 @@ def versions() -> dict[str, str]:
 
 
 def _write_text(path: Path, text: str) -> None:
-    replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+    write_atomically(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
 
 
 def _as_csv(columns: Columns) -> str:
