@@ -76,7 +76,6 @@ def in_cli_words(message: str) -> str:
             return f"--{'' if value == 'True' else 'no-'}{name}"
         return f"--{name} {value}".rstrip()
 
-    message = message.replace("GammaPoissonMF.resume(path, X)", "--resume")
     message = message.replace("raise max_iter or tol", "raise --max-iter or --tol")
     return _PYTHON.sub(option, message)
 

@@ -100,7 +100,7 @@ def _convert(hint: Any, tree: Any, place: str) -> Any:
     if isinstance(hint, type):
         if issubclass(hint, Enum) and type(tree) is str and tree in hint.__members__:
             return hint[tree]
-        if type(tree) is dict and tree.get("class") == hint.__name__:
+        if type(tree) is dict and tree.get("class", hint.__name__) == hint.__name__:
             return _convert_class(hint, tree, place)
     raise _mismatch(tree, place, str(hint) if origin else getattr(hint, "__name__", str(hint)))
 
@@ -117,9 +117,13 @@ def _convert_union(hint: Any, tree: Any, place: str) -> Any:
 
 def _convert_class(cls: type, tree: dict[str, Any], place: str) -> Any:
     hints = _hints(cls)
-    if hints is None or tree.keys() != {"class", *hints}:
+    if hints is None or not _required(cls) <= tree.keys() <= {"class", *hints}:
         raise _mismatch(list(tree), place, f"a {cls.__name__} of {', '.join(hints or ())}")
-    parts = {name: _convert(hint, tree[name], f"{place}.{name}") for name, hint in hints.items()}
+    parts = {
+        name: _convert(hint, tree[name], f"{place}.{name}")
+        for name, hint in hints.items()
+        if name in tree
+    }
     try:
         return cls(**parts)
     except (TypeError, ValueError) as error:
