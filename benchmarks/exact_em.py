@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from gapmf import GammaPoissonMF, GaP
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_model, paper_synthetic
-from gapmf.em.exact_em import STEPS, fit_em
+from gapmf.em.exact_em import STEPS, run_em
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.history import History
 from gapmf.em.maximum import WARM_UP, certify, fit_maximum
@@ -75,8 +75,8 @@ def compare(name, X, alpha, beta, n_em, n_starts):
     seconds = {"exact": exact_seconds}
     for algorithm, step in STEPS.items():
         fit, seconds[algorithm] = clocked(
-            lambda step=step: fit_em(
-                expect, start(0), step, max_iter=n_em, tol=-1.0, history=History()
+            lambda step=step: next(
+                run_em(expect, start(0), step, max_iter=n_em, tol=-1.0, history=History())
             )
         )
         values[algorithm] = fit.expectation.log_likelihood

@@ -12,8 +12,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from gapmf import GammaPoissonMF, GaP, checkpoint, storage
+import gapmf
+from gapmf import GammaPoissonMF, GaP, storage
 from gapmf.errors import InvalidInputError, StorageError, TooCostlyError
+from gapmf.storage import checkpoint
 
 
 class Killed(BaseException):
@@ -81,7 +83,8 @@ def test_a_killed_fit_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
 SCRIPT = """
 import os, random, sys, time
 import numba, scipy.sparse as sp
-from gapmf import GammaPoissonMF, checkpoint
+from gapmf import GammaPoissonMF
+from gapmf.storage import checkpoint
 
 numba.njit(lambda x: x)(1)  # imports what the kernels need
 checkpoint.EVERY_SECONDS = 0.01
@@ -156,7 +159,7 @@ def a_checkpoint(path, **changes):
 def test_a_checkpoint_is_not_overwritten_but_by_its_own_fit(tmp_path):
     path = a_checkpoint(tmp_path / "fit")
     before = path.read_bytes()
-    with pytest.raises(InvalidInputError, match="did not end: go on from it with"):
+    with pytest.raises(InvalidInputError, match=r"has not finished: resume it .*--resume"):
         GammaPoissonMF(2, checkpoint=path).fit(counts())
     assert path.read_bytes() == before
     first = GammaPoissonMF.resume(path, counts())
@@ -170,9 +173,9 @@ def test_a_checkpoint_is_not_overwritten_but_by_its_own_fit(tmp_path):
 
 def test_resume_checks_what_it_is_given(tmp_path):
     path = a_checkpoint(tmp_path / "fit")
-    with pytest.raises(InvalidInputError, match=r"is not what the fit of .* was given"):
+    with pytest.raises(InvalidInputError, match=r"differs from what the fit of .* was given"):
         GammaPoissonMF.resume(path, counts(seed=1))
-    with pytest.raises(InvalidInputError, match=r"is not what the fit of .* was given"):
+    with pytest.raises(InvalidInputError, match=r"differs from what the fit of .* was given"):
         GammaPoissonMF.resume(path, counts(), sample_weight=np.full(25, 2))
     with pytest.raises(InvalidInputError, match="resume cannot change tol: only n_jobs, verbose"):
         GammaPoissonMF.resume(path, counts(), tol=1.0)
@@ -240,7 +243,7 @@ def test_components_without_any_activation(schedule, tmp_path, monkeypatch):
     path = tmp_path / "fit"
     with pytest.raises(Killed):
         killed_at(22, n_components=8, checkpoint=path, **given).fit(counts(N=2))
-    total = storage.read(path, "checkpoint")["state"]["walk"]["total"]
+    total = storage.read(path, "checkpoint")["state"]["monte_carlo"]["run"]["window"]
     assert (total["h_sum"] == 0.0).any()
     again = GammaPoissonMF.resume(path, counts(N=2))
     whole = GammaPoissonMF(8, **given).fit(counts(N=2))
@@ -292,3 +295,27 @@ def test_a_warm_start_is_resumed_as_one(given, tmp_path, monkeypatch):
         fits.append(est)
     assert fits[0].n_iter_ == fits[1].n_iter_
     np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+
+
+FORGERIES = {
+    "W": lambda run: run["model"].update(W=np.ones((3, 2))),
+    "factors": lambda run: run["progress"]["momentum"]["factors"].__setitem__(0, np.ones((3, 2))),
+    "window": lambda run: run["window"].update(c_sum=np.ones((40, 2))),
+    "schedule": lambda run: run.update(progress=None),
+    "type": lambda run: run.update(n_iter="five"),
+    "missing": lambda run: run.pop("model"),
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=list(FORGERIES))
+def test_a_state_of_other_shapes_is_refused(forge, tmp_path, monkeypatch):
+    """The kernels trust the sizes of arrays, so a file must not bring others."""
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    path = tmp_path / "fit"
+    with pytest.raises(Killed):
+        killed_at(5, n_components=2, random_state=0, checkpoint=path).fit(counts())
+    content = storage.read(path, "checkpoint")
+    forge(content["state"]["monte_carlo"]["run"])
+    storage.write(path, "checkpoint", content, version=gapmf.__version__)
+    with pytest.raises(StorageError, match=r"cannot be (resumed|loaded)"):
+        GammaPoissonMF.resume(path, counts())

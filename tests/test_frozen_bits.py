@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 import scipy
 
-from gapmf import GammaPoissonMF, checkpoint, log_marginal_likelihood
+from gapmf import GammaPoissonMF, log_marginal_likelihood
 from gapmf.datasets import paper_synthetic
 from gapmf.model import GaP
+from gapmf.storage import checkpoint
 
 FROZEN = Path(__file__).parent / "data" / "frozen_bits.json"
 

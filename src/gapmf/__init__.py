@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names, by the module that holds them. Submodules stand for themselves.
 _EXPORTS = {

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.errors import InvalidInputError
-from gapmf.files import replace_file
 from gapmf.io import read
 from gapmf.model import GaP
+from gapmf.storage import write_atomically
 
 NIPS_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words"
 NIPS_SHAPE = (1500, 12419)
@@ -88,7 +88,7 @@ def fetch_nips(folder: str | os.PathLike[str], *, url: str = NIPS_URL) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("vocab.nips.txt", "docword.nips.txt.gz"):
         if not (folder / name).exists():
-            replace_file(folder / name, functools.partial(_fetch, f"{url}/{name}"))
+            write_atomically(folder / name, functools.partial(_fetch, f"{url}/{name}"))
     docword = folder / "docword.nips.txt.gz"
     shape = read(docword).counts.shape
     if shape != NIPS_SHAPE:

@@ -1,4 +1,4 @@
-"""scikit-learn's face: `GammaPoissonMF`."""
+"""The estimator, with scikit-learn's interface: `GammaPoissonMF`."""
 
 from __future__ import annotations
 
@@ -8,129 +8,173 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gapmf.answers import Answers
-from gapmf.checkpoint import Checkpoint, check_no_unfinished_fit
+import gapmf
+from gapmf import persistence
 from gapmf.counts import check_counts
-from gapmf.em.fit import Fitted, Task, fit_task, weigh
+from gapmf.em import fit as em_fit
+from gapmf.em.fit import FitData, FitResult, MonteCarloState
 from gapmf.em.history import Callback
-from gapmf.em.settings import check_settings
+from gapmf.em.settings import (
+    Settings,
+    check_callbacks,
+    check_settings,
+    check_smoothing,
+    check_verbose,
+)
 from gapmf.errors import InvalidInputError
+from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.posterior import Posterior, posterior_activations
+from gapmf.likelihood.result import LogLikelihood
+from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
+from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import progress_bar
-from gapmf.ranks.questions import RankQuestions
-from gapmf.saving import Saving, pack_fitted, pack_parameters
-from gapmf.validation import check_random_state
+from gapmf.ranks.report import RankReport, make_report
+from gapmf.ranks.stability import Stability, compare
+from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
+from gapmf.types import Array
+from gapmf.validation import (
+    as_float,
+    check_number,
+    check_option,
+    check_random_state,
+    check_whole,
+)
 
 
-class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ignore[misc]
-    """Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
+class GammaPoissonMF(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    r"""Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
 
-    counts X (N, F), samples × features: X is the paper's Vᵀ. x_nf ~ Poisson([W h_n]_f) with
-    h_nk ~ Gamma(α_k, β_k); W maximises log p(X | W) with the activations h integrated out.
+    The counts X have one row per sample and one column per feature; X is the transpose of the
+    paper's V. The model is x_nf ~ Poisson([W h_n]_f) with h_nk ~ Gamma(α_k, β_k), and W maximises
+    log p(X | W), with the activations h integrated out.
 
     Parameters
     ----------
-    n_components : int
-        K, the number of columns of W.
-    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch"}
-        "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM, for any K: expectations
-        come from Gibbs sampling. "exact" climbs to a maximum on the exact gradient, then tries
-        to exchange columns (when α differs) and to regrow the smallest one; "em-c" and "em-ch"
-        are the paper's EM algorithms. These three use exact moments, for small K: 3 at hundreds
-        or thousands of counts a sample, more when the counts are small.
-    alpha, beta : float or array-like, (K,)
-        Shape and rate of the activations' Gamma prior. In the paper: α, β. Scaling W and β
-        together changes nothing, so β only sets the scale of W.
-    learn_alpha : bool or {"component", "shared"}
-        Learn α from the data too, starting from `alpha`: one for each component ("component",
-        the same as True) or one for all ("shared", from the geometric mean of `alpha` when that
+    n_components : int, default=10
+        Number of components. In the paper, this is K.
+    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch"}, default="mcem-c"
+        "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM algorithms, for any
+        number of components: Gibbs sampling gives their expectations. The other three use exact
+        moments, for few components: 3 with hundreds or thousands of counts per sample, more
+        when the counts are small. "exact" climbs to a maximum on the exact gradient, then tries
+        to exchange columns (when α differs) and to regrow the smallest one. "em-c" and "em-ch"
+        are the paper's EM algorithms.
+    alpha, beta : float or array-like of shape (n_components,), default=1.0
+        Shape and rate of the Gamma prior of the activations. In the paper, these are α and β.
+        Scaling W and β together changes nothing, so β only sets the scale of W.
+    learn_alpha : bool or {"component", "shared"}, default=False
+        Whether to learn α too, starting from `alpha`: one value per component ("component", the
+        same as True) or one for all ("shared", from the geometric mean of `alpha` if that
         differs). For "mcem-c", "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning
-        says where it ended at a bound: at 1e4 a component varies no more than Poisson counts do. A
-        component that vanished keeps its α. "em-c" needs the law of component sizes, which
-        costs far more than "exact" at K ≥ 3 and hundreds of counts a sample.
-    schedule : {"adaptive", "paper", "saem"}
-        Monte Carlo only. "adaptive": one sweep an iteration, with momentum, and twice as many
-        whenever noise rather than distance limits the progress. "saem": one sweep an iteration;
-        once gains drown in noise, statistics are averaged, with steps of size j^-0.75 in windows
-        of 20 iterations, and sweeps doubled as above; without momentum, so slower where EM is
-        slow. "paper":
-        `n_burn_in` and then `n_draws` sweeps an iteration, from the last draw of the iteration
-        before, for exactly `max_iter` iterations, without a stopping rule.
-    n_draws, n_burn_in : int, optional
-        For schedule="paper" only; by default 150 each, as in the paper.
-    max_iter : int, optional
-        Iterations at most; by default 2000 for "adaptive" and "saem", 500 for "paper", 1000
-        with exact moments.
-    tol : float
-        "adaptive" and "saem" measure what each window of iterations gained in log-likelihood,
-        with its error. They stop when gain and twice its error together are below `tol` nats
-        a token for each sweep of the window (for "saem": for each full step that its steps
-        add up to), and below 5000 `tol` nats a parameter in all; or when at 1024 sweeps an
-        iteration gains still cannot be told from nothing.
-        "em-c" and "em-ch" stop when the gain still to be expected is below `tol` nats a token,
-        and a short climb on the gradient finds no more either. "exact" always goes to the top.
-    init : {"mean", "random"} or array-like, (K, F)
-        "mean" is the paper's starting point: all components alike. It is a saddle, which Monte
-        Carlo leaves by its own noise; with exact moments it is perturbed from `random_state`.
-        "random" shares each feature's mean out at random. Or components to start from.
-    n_init : int
-        Starts, of which the one with the highest likelihood (estimated where it is not exact)
-        is kept: the likelihood has several maxima.
-    smoothing : float
-        A weight ε in [0, 1) of a background in everything that is said about samples after the
-        fit: each component is mixed with the frequencies of features (each counted once more
-        than it was), its norm kept. Without it a sample with a count of a feature that had none
-        in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
-    prune_tol : float
+        says where it ended at a bound; at 1e4 a component varies no more than Poisson counts
+        do. A component that vanished keeps its α. "em-c" needs the law of the component sizes,
+        which costs far more than "exact" at 3 components and hundreds of counts per sample.
+    schedule : {"adaptive", "paper", "saem"}, default="adaptive"
+        How Monte Carlo EM spends its sweeps. "adaptive" makes one sweep per iteration, with
+        momentum, and doubles the sweeps whenever noise rather than distance limits the
+        progress. "saem" makes one sweep per iteration; once gains cannot be told from noise it
+        averages the statistics, with steps of size j^-0.75 in windows of 20 iterations, and
+        doubles the sweeps as above. It has no momentum, so it is slower where EM is slow.
+        "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the
+        last draw of the iteration before, for exactly `max_iter` iterations.
+    n_draws, n_burn_in : int, default=None
+        Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
+    max_iter : int, default=None
+        Maximum number of iterations. If None, 2000 for "adaptive" and "saem", 500 for "paper",
+        1000 with exact moments.
+    tol : float, default=1e-5
+        Tolerance of the stopping rule. "adaptive" and "saem" measure the gain g in
+        log-likelihood of each window of iterations, and its standard error e. The fit stops
+        when \|g\| + 2e is below `tol` × tokens × sweeps of the window and below 5000 × `tol` ×
+        parameters, or when \|g\| < 2e at 1024 sweeps per iteration. (For "saem" the step sizes of
+        the window are summed instead of its sweeps.) "em-c" and "em-ch" stop when the gain that
+        is still to be expected is below `tol` nats per token and a short climb on the gradient
+        finds no more either. "exact" always climbs to the maximum.
+    init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
+        "mean" is the paper's starting point, where all components are alike. It is a saddle,
+        which Monte Carlo leaves by its own noise; with exact moments it is perturbed from
+        `random_state`. "random" divides the mean of each feature at random. An array gives the
+        components to start from.
+    n_init : int, default=1
+        Number of starts, of which the one with the highest likelihood is kept (an estimate
+        where it is not exact). The likelihood has several maxima.
+    smoothing : float, default=0.0
+        Weight in [0, 1) of a background in everything that is asked about samples after the
+        fit: each component is mixed with the frequencies of the features (each counted once
+        more than it was), its norm kept. Without it, a sample with a count of a feature that
+        had none in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
+    prune_tol : float, default=1e-3
         The share of the expected counts above which a component counts in `rank_`.
-    score_every : int
-        Monte Carlo only: log p(X | W) enters the history, and what callbacks see, after every
-        so many iterations (0: never), outside the fit's clock. With exact moments it always
-        does.
-    random_state : None, int, Generator or RandomState
-    n_jobs : int, optional
-        Threads. The result does not depend on it.
-    checkpoint : path, optional
-        A file that is written every so often (15 seconds, or more where writing takes long), so
-        that a fit that was killed can go on: see `resume`. With exact moments it holds the
-        starting point alone, from where the same fit is made again. One file for one fit.
-    warm_start : bool
-        Whether `fit` starts from where the last one ended: its components, and its α if that is
+    score_every : int, default=0
+        With Monte Carlo, compute log p(X | W) after every so many iterations, for the history
+        and for callbacks; 0 for never. The clock of the fit stops meanwhile. With exact moments
+        it is known after every iteration.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness. The same seed gives the same result, for any `n_jobs`.
+    n_jobs : int, default=None
+        Number of threads; None means 1, and -1 all cores. The result does not depend on it.
+    checkpoint : str or path, default=None
+        File to which the fit is saved every 15 seconds (less often where writing takes long),
+        so that `resume` can continue it after a crash. With exact moments it holds the start of
+        the fit only. One file serves one fit.
+    warm_start : bool, default=False
+        Whether `fit` starts from where the last fit ended: its components, and its α if that is
         learned.
-    verbose : int
-        1 shows the progress on standard error.
-    callbacks : sequence of callables, optional
+    verbose : int, default=0
+        1 shows a progress bar on standard error.
+    callbacks : sequence of callables, default=None
         Each is called after every iteration with one record (`iteration`, `seconds`,
-        `n_sweeps`, `log_likelihood`, `model`); returning True stops the fit.
+        `n_sweeps`, `log_likelihood`, `model`). A callback that returns True stops the fit.
 
     Attributes
     ----------
-    components_ : array, (K, F)
-        Wᵀ.
+    components_ : ndarray of shape (n_components, n_features)
+        The components. In the paper, this is Wᵀ.
     model_ : GaP
-    alpha_ : array, (K,)
-        α as it was given, or as it was learned.
+        The fitted model.
+    alpha_ : ndarray of shape (n_components,)
+        α, as given or as learned.
+    rank_ : int
+        Number of components whose share of the expected counts exceeds `prune_tol`.
+    n_iter_ : int
+        Number of iterations.
+    converged_ : bool
+        Whether the stopping rule was met.
+    history_ : dict of ndarray
+        One entry per iteration: "seconds" and "n_sweeps" (both since the beginning), "norms" of
+        shape (n_iter, n_components), and "log_likelihood" (nan where it was not computed).
+    feature_counts_ : ndarray of shape (n_features,)
+        Total count of each feature.
     log_likelihood_ : float
         log p(X | W), exactly. With exact moments only.
-    rank_ : int
-        The number of components whose share of the expected counts exceeds `prune_tol`.
-    n_iter_, converged_ : int, bool
-    history_ : dict of arrays, an entry an iteration
-        "seconds", "n_sweeps", "norms" (n_iter, K), "log_likelihood" (nan where it was not
-        asked for).
-    feature_counts_ : array, (F,)
-        Σ_n x_nf.
     certificate_ : Certificate
-        How near W is to a maximum: the projected gradient and the stationarity identity; and
-        the score r_f, the slope of the likelihood at one more, empty component. With exact
-        moments only.
+        How near W is to a maximum: the projected gradient, the stationarity identity, and the
+        score r_f, the slope of the likelihood at one more, empty component. With exact moments
+        only.
     n_features_in_ : int
-    feature_names_in_ : array of str, (F,)
-        When X was a frame.
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if X was a data frame.
+
+    See Also
+    --------
+    gapmf.select_rank : Choose the number of components.
+    gapmf.fit_anndata : Fit an AnnData object.
+
+    References
+    ----------
+    L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in Gamma-Poisson
+    Matrix Factorization", ICML 2018.
 
     Examples
     --------
@@ -189,19 +233,31 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit W to counts X, samples × features.
+    # Fitting.
 
-        After Ctrl-C it returns with the model so far, and a warning.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the components to counts.
+
+        After Ctrl-C, the estimator has the model so far, and a warning says so.
 
         Parameters
         ----------
-        X : counts, (N, F)
-            NumPy array, SciPy sparse, pandas or polars frame.
-        y : ignored
-        sample_weight : array-like, (N,), optional
-            How many times each sample counts. With Monte Carlo whole numbers: such a sample
-            is drawn for as often.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts: whole numbers, at least 0.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many times each sample counts. Monte Carlo takes whole numbers only, because it
+            draws such a sample as many times.
+
+        Returns
+        -------
+        self : GammaPoissonMF
+            The fitted estimator.
+
+        See Also
+        --------
+        resume : Continue a fit that was interrupted.
 
         Examples
         --------
@@ -209,78 +265,744 @@ class GammaPoissonMF(Answers, RankQuestions, Saving, BaseEstimator):  # type: ig
         >>> GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]]).n_features_in_
         2
         """
-        begun = self._begin(X, sample_weight)
-        rng = check_random_state(self.random_state)
+        data, settings = self._check_fit(X, sample_weight)
+        rng = _own_generator(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            check_no_unfinished_fit(self.checkpoint)
-            parameters = pack_parameters(self)
-            if self.warm_start and hasattr(self, "model_"):  # which the file does not have
-                parameters |= self._where_it_ended(begun.counts.shape[1])
-            head = {"parameters": parameters, "data": begun.fingerprint()}
-            checkpoint = Checkpoint(self.checkpoint, head)
-        return self._run(begun, rng, checkpoint)
+            check_no_unfinished_fit(self.checkpoint, version=gapmf.__version__)
+            parameters = self.get_params(deep=False) | self._warm_start(data.counts.shape[1])
+            saved = SavedFit(parameters, fingerprint(data.counts, data.weights))
+            checkpoint = persistence.new_checkpoint(
+                self.checkpoint, saved, version=gapmf.__version__
+            )
+        return self._fit(X, data, settings, rng, checkpoint)
 
-    def _begin(self, X: Any, sample_weight: Any) -> Task:
+    @classmethod
+    def resume(cls, path: Any, X: Any, *, sample_weight: Any = None, **changes: Any) -> Self:
+        """Continue a fit from its checkpoint, to bit-for-bit the same result.
+
+        Parameters
+        ----------
+        path : str or path
+            The `checkpoint` of the fit. The fit goes on writing to it.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The counts of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weights of the fit.
+        **changes : dict
+            New values of `n_jobs`, `verbose`, `callbacks` or `checkpoint`, which change nothing
+            in the result.
+
+        Returns
+        -------
+        estimator : GammaPoissonMF
+            The fitted estimator.
+
+        See Also
+        --------
+        fit : Begin a fit.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import GammaPoissonMF
+        >>> X = [[4, 1], [0, 2], [3, 1]]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "fit.checkpoint")
+        ...     est = GammaPoissonMF(1, random_state=0, checkpoint=path).fit(X)
+        ...     again = GammaPoissonMF.resume(path, X)  # the fit had ended
+        >>> bool((again.components_ == est.components_).all())
+        True
+        """
+        saved = persistence.read_checkpoint(path, changes, version=gapmf.__version__)
+        est = cls(**saved.parameters)
+        data, settings = est._check_fit(X, sample_weight)
+        saved.check_data(path, data.counts, data.weights)
+        if saved.fitted is not None:
+            return est._store(saved.fitted)
+        assert saved.state is not None
+        em_fit.check_state(saved.state, data, settings, path)
+        checkpoint = None
+        if est.checkpoint is not None:
+            checkpoint = persistence.new_checkpoint(
+                est.checkpoint, saved, version=gapmf.__version__, resumed=True
+            )
+        return est._fit(X, data, settings, saved.state.rng, checkpoint, saved.state.monte_carlo)
+
+    def _check_fit(self, X: Any, sample_weight: Any) -> tuple[FitData, Settings]:
         """Check everything that a fit depends on."""
         counts = check_counts(X)
-        parameters = self.get_params(deep=False)
-        if self.warm_start and hasattr(self, "model_"):
-            parameters |= self._where_it_ended(counts.shape[1])
+        parameters = self.get_params(deep=False) | self._warm_start(counts.shape[1])
         settings = check_settings(parameters, counts)
         check_n_jobs(self.n_jobs)
-        return Task(X, *weigh(counts, sample_weight, settings), settings)
+        check_smoothing(self.smoothing)
+        check_number(self.prune_tol, "prune_tol", least=0.0)
+        check_verbose(self.verbose)
+        check_callbacks(self.callbacks)
+        return em_fit.apply_sample_weight(counts, sample_weight, settings), settings
 
-    def _where_it_ended(self, n_features: int) -> dict[str, Any]:
-        """Parameters that start a fit from the last one."""
+    def _warm_start(self, n_features: int) -> dict[str, Any]:
+        """Return the parameters that start a fit from the last one, if it is to."""
+        if not self.warm_start or not hasattr(self, "model_"):
+            return {}
         if self.components_.shape != (self.n_components, n_features):
             raise InvalidInputError(
-                f"with warm_start the fit goes on from the {self.components_.shape[0]} components "
+                f"with warm_start the fit starts from the {self.components_.shape[0]} components "
                 f"× {self.components_.shape[1]} features of the last one, but now there are "
                 f"{self.n_components} × {n_features}: use warm_start=False"
             )
         alpha = {"alpha": self.alpha_} if self.learn_alpha else {}
         return {"init": self.components_, "n_init": 1} | alpha
 
-    def _run(
+    def _fit(
         self,
-        task: Task,
+        X: Any,
+        data: FitData,
+        settings: Settings,
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
-        begun: dict[str, Any] | None = None,
+        resumed: MonteCarloState | None = None,
     ) -> Self:
-        """Fit, keep what comes of it, and say what there is to say."""
-        with progress_bar(self.verbose, task.settings) as settings:
-            fitted = fit_task(task, settings, rng, self.n_jobs, checkpoint, begun)
-        validate_data(self, task.X, reset=True, skip_check_array=True)  # names of features
-        self._keep(fitted, task)
-        self._seed = int(rng.integers(2**63))
-        if checkpoint is not None and not fitted.interrupted:
-            checkpoint.write({"fitted": pack_fitted(self)}, finished=True)
-        for note in fitted.notes:
-            warnings.warn(note.message, note.category, stacklevel=3)
+        """Run the fit, store its result, and warn."""
+        label, prune_tol = settings.algorithm, self.prune_tol
+        bar = progress_bar(
+            check_verbose(self.verbose),
+            label=label,
+            max_iter=settings.max_iter,
+            prune_tol=prune_tol,
+        )
+        with bar as shown:
+            result = em_fit.fit(
+                data,
+                settings,
+                rng,
+                n_jobs=self.n_jobs,
+                callbacks=(*shown, *check_callbacks(self.callbacks)),
+                checkpoint=checkpoint,
+                resumed=resumed,
+            )
+        validate_data(self, X, reset=True, skip_check_array=True)  # sets the names of features
+        fitted = self._fitted(result, data, seed=int(rng.integers(2**63)))
+        self._store(fitted)
+        self.interrupted_ = result.interrupted
+        if checkpoint is not None and not result.interrupted:
+            persistence.write_finished(checkpoint, fitted)
+        for warning in result.warnings:
+            warnings.warn(warning.message, warning.category, stacklevel=3)
         return self
 
-    def _keep(self, fitted: Fitted, task: Task) -> None:
-        """Set what every algorithm leaves, and drop what an earlier fit left."""
-        for name in ("log_likelihood_", "certificate_"):
-            if hasattr(self, name):
+    def _fitted(self, result: FitResult, data: FitData, seed: int) -> Fitted:
+        """Return the fitted attributes that a fit leads to."""
+        log_likelihood, certificate = (None, None) if result.exact is None else result.exact
+        return Fitted(
+            model_=result.model,
+            rank_=int((result.model.shares > self.prune_tol).sum()),
+            n_iter_=len(result.history["seconds"]),
+            converged_=result.converged,
+            history_=result.history,
+            feature_counts_=data.feature_counts,
+            seed=seed,
+            feature_names_in_=self._names_as_text(),
+            log_likelihood_=log_likelihood,
+            certificate_=certificate,
+        )
+
+    def _store(self, fitted: Fitted) -> Self:
+        """Set the fitted attributes; remove those that an earlier fit left and this one has not."""
+        self.model_ = fitted.model_
+        self.components_ = fitted.model_.W.T.copy()
+        self.alpha_ = fitted.model_.alpha.copy()
+        self.rank_, self.n_iter_ = fitted.rank_, fitted.n_iter_
+        self.converged_ = fitted.converged_
+        self.history_ = fitted.history_
+        self.feature_counts_ = fitted.feature_counts_
+        self.n_features_in_ = fitted.model_.n_features
+        self.interrupted_ = False
+        self._seed = fitted.seed
+        names = fitted.feature_names_in_
+        optional = {
+            "feature_names_in_": None if names is None else names.astype(object),
+            "log_likelihood_": fitted.log_likelihood_,
+            "certificate_": fitted.certificate_,
+        }
+        for name, value in optional.items():
+            if value is not None:
+                setattr(self, name, value)
+            elif hasattr(self, name):
                 delattr(self, name)
-        model = fitted.model
-        self.model_ = model
-        self.components_ = model.W.T.copy()
-        self.alpha_ = model.alpha.copy()
-        self.rank_ = int((model.shares > task.settings.prune_tol).sum())
-        self.n_iter_ = len(fitted.history)
-        self.converged_ = fitted.converged
-        self.history_ = fitted.history.arrays(model.n_components)
-        self.feature_counts_ = task.feature_counts()
-        self._interrupted = fitted.interrupted
-        if fitted.exact is not None:
-            self.log_likelihood_, self.certificate_ = fitted.exact
+        return self
+
+    # Asking about samples. What a sample gets depends on the fitted model, on a seed that `fit`
+    # drew, and on its counts: not on the samples beside it, on their order, or on `n_jobs`.
+
+    def transform(self, X: Any) -> Array:
+        """Compute the posterior mean of each sample's activations, E[h_n | x_n].
+
+        It is exact when that is cheap. Otherwise it is the mean of 1024 Gibbs draws per sample;
+        samples whose chains disagree by more than 0.5 % get up to 64 times as many chains.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_components)
+            Activations.
+
+        See Also
+        --------
+        posterior : The same with standard deviations, quantiles and the Monte Carlo error.
+        inverse_transform : Expected counts given activations.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
+        >>> est.transform([[4, 1]]).shape
+        (1, 1)
+        """
+        return posterior_activations(
+            *self._check_samples(X), quantiles=(), random_state=self._seed, n_jobs=self.n_jobs
+        ).mean
+
+    def posterior(
+        self, X: Any, quantiles: Sequence[float] = (0.05, 0.95), *, n_draws: int = 0
+    ) -> Posterior:
+        """Compute mean, standard deviation and quantiles of each activation given the counts.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+        quantiles : sequence of float, default=(0.05, 0.95)
+            Probabilities between 0 and 1.
+        n_draws : int, default=0
+            Number of posterior draws to return as well, at most 1024.
+
+        Returns
+        -------
+        posterior : Posterior
+            With `mean`, `sd`, `quantiles`, `draws`, `error` and `reliable`.
+
+        See Also
+        --------
+        transform : The mean alone.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> found = est.posterior([[4, 1]], quantiles=[0.5])
+        >>> found.mean.shape, found.quantiles.shape
+        ((1, 1), (1, 1, 1))
+        """
+        return posterior_activations(
+            *self._check_samples(X),
+            quantiles=quantiles,
+            n_draws=n_draws,
+            random_state=self._seed,
+            n_jobs=self.n_jobs,
+        )
+
+    def log_likelihood(self, X: Any, *, method: str = "auto") -> LogLikelihood:
+        """Compute log p(X | W) with its error bar.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+        method : str, default="auto"
+            One of the methods of `log_marginal_likelihood`.
+
+        Returns
+        -------
+        log_likelihood : LogLikelihood
+            With `total`, `std_error`, and the values of the samples.
+
+        See Also
+        --------
+        gapmf.log_marginal_likelihood : The same for any model.
+        score : The mean over samples.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> ll = est.log_likelihood([[4, 1], [0, 0]])
+        >>> ll.std_error, ll.methods.tolist()
+        (0.0, ['enumerate', 'enumerate'])
+        """
+        counts, model = self._check_samples(X)
+        found = log_marginal_likelihood(
+            counts, model, method, random_state=self._seed, n_jobs=self.n_jobs
+        )
+        if not self.smoothing and bool((found.per_sample == -np.inf).any()):
+            warnings.warn(
+                "X has counts of features that had none in the fit, so their log-likelihood is "
+                "−inf: set smoothing, say est.set_params(smoothing=0.05), for a finite one; the "
+                "fit stays as it is",
+                UserWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def score_samples(self, X: Any) -> Array:
+        """Compute the log-likelihood of each sample, log p(x_n | W).
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples,)
+            In nats.
+
+        See Also
+        --------
+        log_likelihood : The same with error bars.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.score_samples([[4, 1], [0, 0]]).shape
+        (2,)
+        """
+        return self.log_likelihood(X).per_sample
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Compute the mean log-likelihood per sample, by which fits can be compared.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            The mean of log p(x_n | W), in nats.
+
+        See Also
+        --------
+        log_likelihood : The total, with its error bar.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.score([[4, 1]]) < est.score([[0, 0]]) < 0
+        True
+        """
+        return float(self.score_samples(X).mean())
+
+    def _check_samples(self, X: Any) -> tuple[sp.csr_array, GaP]:
+        """Return checked counts, and the smoothed model that they are asked of."""
+        check_is_fitted(self, "model_")
+        check_n_jobs(self.n_jobs)
+        counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        validate_data(self, X, reset=False, skip_check_array=True)  # checks names of features
+        weight = check_smoothing(self.smoothing)
+        return counts, self.model_.smoothed(self.feature_counts_, weight)
+
+    # Asking about the model.
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Compute expected counts given activations, H Wᵀ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Activations, as from `transform`.
+
+        Returns
+        -------
+        counts : ndarray of shape (n_samples, n_features)
+            Expected counts.
+
+        See Also
+        --------
+        transform : Activations given counts.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.inverse_transform([[2.0]]).shape
+        (1, 2)
+        """
+        check_is_fitted(self, "model_")
+        H = as_float(X, "X", "activations, samples × components")
+        if H.ndim != 2 or H.shape[1] != self.model_.n_components:
+            raise InvalidInputError(
+                f"X must have shape (n, {self.model_.n_components}), samples × components, but "
+                f"has shape {H.shape}"
+            )
+        return np.asarray(H @ self.components_)
+
+    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> NDArray[np.int64]:
+        """Draw counts from the fitted model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, Generator, RandomState or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        X : ndarray of int, of shape (n_samples, n_features)
+            Counts.
+
+        See Also
+        --------
+        gapmf.GaP.sample : The same for any model, with other forms and the latent variables.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.sample(4, random_state=0).shape
+        (4, 2)
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.sample(n_samples, random_state=random_state)
+
+    def top_features(
+        self, n: int = 10, *, names: Sequence[Any] | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """List the largest features of each component, with their parts of it.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Number of features. Those that a component does not have are left out.
+        names : sequence of length n_features, default=None
+            Names of the features. By default those of the data frame that was fitted, or their
+            numbers.
+
+        Returns
+        -------
+        features : list of lists of (name, part)
+            One list per component, the largest feature first.
+
+        See Also
+        --------
+        rank_report : What each component is worth.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> [(name, round(part, 2)) for name, part in est.top_features(names=["a", "b"])[0]]
+        [('a', 0.8), ('b', 0.2)]
+        """
+        check_is_fitted(self, "model_")
+        n = check_whole(n, "n")
+        if names is None:
+            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        names = list(names)
+        if len(names) != self.n_features_in_:
+            raise InvalidInputError(
+                f"names must be {self.n_features_in_}, one for each feature, but are {len(names)}"
+            )
+        parts = self.model_.W / np.maximum(self.model_.column_norms, np.finfo(float).tiny)
+        return [
+            [(names[f], float(part[f])) for f in np.argsort(-part, kind="stable")[:n] if part[f]]
+            for part in parts.T
+        ]
+
+    # Asking how many components there are, and how surely.
+
+    def rank_report(self, X: Any, X_test: Any = None) -> RankReport:
+        """Report what each component is worth, and how many are worth their price.
+
+        Each component is removed and the others are refitted briefly. What this costs in
+        log-likelihood stands beside BIC's price of its parameters and, with held-out counts,
+        beside what it costs there. Then components are removed one after another as long as
+        that pays.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The counts of the fit.
+        X_test : array-like, sparse matrix or data frame, default=None
+            Held-out counts. Features that have none in X are left out of them.
+
+        Returns
+        -------
+        report : RankReport
+            It prints as a table.
+
+        See Also
+        --------
+        prune : A fit with the components that the report keeps.
+        gapmf.select_rank : Compare fits with several numbers of components.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.rank_report(X).rank
+        2
+        """
+        counts, settings, rng = self._check_question(X)
+        test = None
+        if X_test is not None:
+            test = check_counts(X_test, n_features=self.n_features_in_)
+        return make_report(
+            self.model_,
+            counts,
+            settings,
+            X_test=test,
+            seed=int(rng.integers(2**63)),
+            n_jobs=self.n_jobs,
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+
+    def prune(self, X: Any, X_test: Any = None, *, report: RankReport | None = None) -> Self:
+        """Fit again with the components that the rank report keeps.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The counts of the fit.
+        X_test : array-like, sparse matrix or data frame, default=None
+            Held-out counts, for the report.
+        report : RankReport, default=None
+            A report that was made before, to save the time.
+
+        Returns
+        -------
+        estimator : GammaPoissonMF
+            A new, fitted estimator.
+
+        See Also
+        --------
+        rank_report : The report that decides.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.prune(X).components_.shape
+        (2, 4)
+        """
+        report = self.rank_report(X, X_test) if report is None else report
+        return self.refitted(X, report.model)
+
+    def refitted(self, X: Any, model: GaP) -> Self:
+        """Fit an estimator with the same parameters from a model of any rank.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+        model : GaP
+            Where to start, α and β included.
+
+        Returns
+        -------
+        estimator : GammaPoissonMF
+            A new, fitted estimator.
+
+        See Also
+        --------
+        prune : Fit again with fewer components.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
+        >>> est.refitted(X, truth).components_.shape
+        (2, 4)
+        """
+        other: Self = clone(self).set_params(
+            n_components=model.n_components,
+            alpha=model.alpha,
+            beta=model.beta,
+            init=model.W.T.copy(),
+            n_init=1,
+        )
+        return other.fit(X)
+
+    def stability(
+        self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
+    ) -> Stability:
+        """Measure how surely each component comes back when the fit is repeated.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The counts of the fit.
+        n_fits : int, default=10
+            Number of fits.
+        by : {"seeds", "bootstrap"}, default="seeds"
+            "seeds" fits the same counts from other seeds: it shows how much depends on where a
+            fit ends. "bootstrap" fits samples drawn with replacement: it shows what depends on
+            the data at hand as well. Fits start as `init` says, or from "mean" if that is an
+            array.
+        n_features : int, default=10
+            Number of features per component, from the largest, to give intervals for.
+
+        Returns
+        -------
+        stability : Stability
+            It prints as a table.
+
+        See Also
+        --------
+        rank_report : What each component is worth.
+
+        Examples
+        --------
+        >>> from gapmf import GammaPoissonMF
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
+        >>> bool((est.stability(X, n_fits=2).returned > 0.9).all())
+        True
+        """
+        check_option(by, ("seeds", "bootstrap"), "by")
+        counts, _, rng = self._check_question(X)
+        models = []
+        for _ in range(check_whole(n_fits, "n_fits", least=2)):
+            rows = np.arange(counts.shape[0])
+            if by == "bootstrap":
+                rows = rng.integers(rows.size, size=rows.size)
+            again = clone(self).set_params(
+                random_state=int(rng.integers(2**31)),
+                init=self.init if isinstance(self.init, str) else "mean",
+                callbacks=None,
+            )
+            models.append(again.fit(counts[rows]).model_)
+        return compare(
+            self.model_,
+            models,
+            check_whole(n_features, "n_features"),
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+
+    def _check_question(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
+        """Return counts, settings and a generator for questions about a fit that was made."""
+        check_is_fitted(self, "model_")
+        counts = check_counts(X, n_features=self.n_features_in_)
+        settings = check_settings(self.get_params(deep=False), counts)
+        check_n_jobs(self.n_jobs)
+        return counts, settings, check_random_state(self.random_state)
+
+    # Files.
+
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator to one file, at exactly that path.
+
+        All parameters are kept except `callbacks`, `checkpoint` and a `random_state` that is
+        not a number. An existing file is replaced at once, when the new one is complete.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+
+        See Also
+        --------
+        load : Read the file.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     est.save(os.path.join(folder, "counts.gapmf"))
+        ...     again = GammaPoissonMF.load(os.path.join(folder, "counts.gapmf"))
+        >>> bool((again.components_ == est.components_).all())
+        True
+        """
+        check_is_fitted(self, "model_")
+        fitted = Fitted(
+            model_=self.model_,
+            rank_=int(self.rank_),
+            n_iter_=int(self.n_iter_),
+            converged_=bool(self.converged_),
+            history_=dict(self.history_),
+            feature_counts_=self.feature_counts_,
+            seed=self._seed,
+            feature_names_in_=self._names_as_text(),
+            log_likelihood_=getattr(self, "log_likelihood_", None),
+            certificate_=getattr(self, "certificate_", None),
+        )
+        parameters = self.get_params(deep=False)
+        persistence.write_model(path, parameters, fitted, version=gapmf.__version__)
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """Read an estimator from the file that `save` wrote.
+
+        It gives the same answers as the one that was saved, bit for bit.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to read.
+
+        Returns
+        -------
+        estimator : GammaPoissonMF
+            The fitted estimator.
+
+        See Also
+        --------
+        save : Write the file.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import GammaPoissonMF
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     est.save(os.path.join(folder, "counts.gapmf"))
+        ...     again = GammaPoissonMF.load(os.path.join(folder, "counts.gapmf"))
+        >>> again.n_components
+        1
+        """
+        parameters, fitted = persistence.read_model(path)
+        return cls(**parameters)._store(fitted)
+
+    # What scikit-learn asks for.
+
+    @property
+    def _n_features_out(self) -> int:
+        """The number of columns that `transform` gives, for their names."""
+        return self.model_.n_components
+
+    def _names_as_text(self) -> NDArray[np.str_] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else names.astype(str)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+
+def _own_generator(random_state: Any) -> np.random.Generator:
+    """Return the generator of a fit, of the kind whose state a checkpoint can hold."""
+    rng = check_random_state(random_state)
+    if isinstance(rng.bit_generator, np.random.PCG64):
+        return rng
+    return np.random.default_rng(int(rng.integers(2**63)))

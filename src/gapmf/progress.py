@@ -1,67 +1,68 @@
-"""What a fit shows while it runs."""
+"""The progress bar of a fit, for `verbose`."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gapmf.em.history import Iteration
-from gapmf.em.settings import Settings
+from gapmf.em.history import Callback, Iteration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
 @contextmanager
-def progress_bar(verbose: int, settings: Settings) -> Iterator[Settings]:
-    """The settings of a fit whose progress is shown, if it is to be."""
+def progress_bar(
+    verbose: int, *, label: str, max_iter: int, prune_tol: float
+) -> Iterator[tuple[Callback, ...]]:
+    """Show a bar while a fit runs; yield the callbacks that move it, none when not verbose."""
     if not verbose:
-        yield settings
+        yield ()
         return
     with _new_bar() as bar:
-        task = bar.add_task(settings.algorithm, total=settings.max_iter, said="starting")
-        teller = ProgressCallback(bar, task, settings)
-        yield dataclasses.replace(settings, callbacks=(teller, *settings.callbacks))
-        teller.end()
+        callback = ProgressCallback(bar, bar.add_task(label, total=max_iter, text="starting"))
+        callback.max_iter, callback.prune_tol = max_iter, prune_tol
+        yield (callback,)
+        callback.end()
 
 
 class ProgressCallback:
-    """A callback that says where a fit is."""
+    """A callback that shows where a fit is."""
 
-    def __init__(self, bar: Progress, task: TaskID, settings: Settings) -> None:
+    max_iter: int
+    prune_tol: float
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar, self._task = bar, task
-        self._prune_tol, self._most = settings.prune_tol, settings.max_iter
-        self._value = np.nan
-        self._said = ""
-        self.last = 0
+        self._value, self._text, self._n_iter = np.nan, "", 0
 
     def __call__(self, record: Iteration) -> None:
         """Show an iteration."""
-        self.last = record.iteration
+        self._n_iter = record.iteration
         if np.isfinite(record.log_likelihood):
             self._value = record.log_likelihood
-        rank = int((record.model.shares > self._prune_tol).sum())
-        said = [f"rank {rank} of {record.model.n_components}"]
+        rank = int((record.model.shares > self.prune_tol).sum())
+        parts = [f"rank {rank} of {record.model.n_components}"]
         if record.n_sweeps:
-            said.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
+            parts.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
         if np.isfinite(self._value):
-            said.append(f"log p {self._value:,.1f}")
-        self._said = " · ".join(said)
-        left = (self._most - record.iteration) * record.seconds / record.iteration
-        shown = f"{self._said} · at most {_duration(left)} more"
-        self._bar.update(self._task, completed=record.iteration, said=shown)
+            parts.append(f"log p {self._value:,.1f}")
+        self._text = " · ".join(parts)
+        left = (self.max_iter - record.iteration) * record.seconds / record.iteration
+        text = f"{self._text} · at most {format_duration(left)} more"
+        self._bar.update(self._task, completed=record.iteration, text=text)
 
     def end(self) -> None:
-        """Show that it is over."""
-        self._bar.update(self._task, total=self.last, completed=self.last, said=self._said)
+        """Show that the fit has ended."""
+        n = self._n_iter
+        self._bar.update(self._task, total=n, completed=n, text=self._text)
 
 
-def _duration(seconds: float) -> str:
-    """A length of time, roughly."""
+def format_duration(seconds: float) -> str:
+    """Return a duration as text, rounded to what a reader needs."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -75,7 +76,7 @@ def _new_bar() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
     return Progress(*columns, console=Console(stderr=True), refresh_per_second=4)

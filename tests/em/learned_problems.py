@@ -6,7 +6,8 @@ import numpy as np
 
 from gapmf import GaP
 from gapmf.counts import check_counts
-from gapmf.em.alpha import em_c_alpha_step, lower_bound_step, with_alpha
+from gapmf.em.alpha import with_alpha
+from gapmf.em.exact_em import em_c_alpha_step, lower_bound_step
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.start import random_start
 

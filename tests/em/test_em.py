@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gapmf import GaP
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
-from gapmf.em.exact_em import STEPS, em_c_step, em_ch_step, fit_em, still_to_gain
+from gapmf.em.exact_em import STEPS, em_c_step, em_ch_step, run_em, still_to_gain
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.history import History
 from gapmf.em.m_steps import update_h
@@ -105,7 +105,7 @@ def test_all_share_their_stationary_points():
     for step in STEPS.values():
         moved = step(top.model, top.expectation).W
         np.testing.assert_allclose(moved, top.model.W, atol=1e-7)
-        fit = fit_em(expect, start, step, max_iter=3000, tol=0.0, history=History())
+        fit = next(run_em(expect, start, step, max_iter=3000, tol=0.0, history=History()))
         assert certify(expect, fit.model).projected_gradient < 1e-3
         assert fit.expectation.log_likelihood == pytest.approx(
             top.expectation.log_likelihood, abs=1e-5
@@ -118,8 +118,8 @@ def test_rounding_at_the_top_is_not_progress():
         X = GaP([[30.0], [10.0], [3.0]], 0.7).sample(100, random_state=seed)
         expect = ExactExpectation(check_counts(X))
         history = History()
-        fit = fit_em(
-            expect, GaP([[1.0]] * 3, 0.7), em_c_step, max_iter=50, tol=1e-5, history=history
+        fit = next(
+            run_em(expect, GaP([[1.0]] * 3, 0.7), em_c_step, max_iter=50, tol=1e-5, history=history)
         )
         assert fit.converged
         assert len(history) < 15
@@ -135,7 +135,7 @@ def test_stopping_rule():
     fits = {}
     for tol in (1e-3, 1e-5, 0.0):
         history = History()
-        fit = fit_em(expect, start, em_c_step, max_iter=2000, tol=tol, history=history)
+        fit = next(run_em(expect, start, em_c_step, max_iter=2000, tol=tol, history=history))
         fits[tol] = fit.expectation.log_likelihood, len(history), fit.converged
     assert fits[1e-3][2]
     assert fits[1e-3][1] < fits[1e-5][1] < fits[0.0][1]

@@ -8,7 +8,7 @@ from learned_problems import MODES, STEPS, load
 
 from gapmf import GammaPoissonMF, GaP
 from gapmf.em.alpha import LARGEST
-from gapmf.em.exact_em import Fit
+from gapmf.em.exact_em import ExactFit
 from gapmf.em.history import History
 from gapmf.em.maximum import _to_the_bound, certify, fit_maximum
 
@@ -18,7 +18,7 @@ from gapmf.em.maximum import _to_the_bound, certify, fit_maximum
 def test_poisson_counts_send_alpha_to_its_bound(algorithm, mode):
     X = np.full((20, 2), 3)
     est = GammaPoissonMF(1, algorithm=algorithm, learn_alpha=mode)
-    with pytest.warns(UserWarning, match=r"bound 10000 in components 0: .*Poisson"):
+    with pytest.warns(UserWarning, match=r"components 0 is at its bound 10000: .*Poisson"):
         est.fit(X)
     np.testing.assert_array_equal(est.alpha_, [LARGEST])
     np.testing.assert_array_equal(est.model_.alpha, est.alpha_)
@@ -41,7 +41,7 @@ def test_alpha_that_grows_without_end_is_put_at_its_bound():
     for X, ends in ((np.full((20, 2), 3), True), (np.array([[0, 1], [9, 3], [1, 1]]), False)):
         expect = load(X)
         model = GaP(X.mean(axis=0)[:, None] / 3e3, 3e3)
-        fit, moved = _to_the_bound(expect, Fit(model, expect(model), True))
+        fit, moved = _to_the_bound(expect, ExactFit(model, expect(model), True))
         assert moved == ends
         assert fit.model.alpha[0] == (LARGEST if ends else 3e3)
         np.testing.assert_allclose(fit.model.expected_counts(), X.mean(axis=0), rtol=1e-12)
@@ -66,8 +66,8 @@ def test_a_zero_column_keeps_its_alpha(step):
     model = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
     at = expect(model)
     assert at.rising[1] == 0.0
-    assert step(expect)(model, at).alpha[1] == 0.37
-    assert step(expect)(model, at).alpha[0] != 1.0
+    assert step(expect, model, at).alpha[1] == 0.37
+    assert step(expect, model, at).alpha[0] != 1.0
 
 
 def test_a_vanished_column_keeps_its_alpha_in_a_fit():

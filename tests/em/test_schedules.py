@@ -11,12 +11,12 @@ from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.gain import Gain, Point, gain
+from gapmf.em.gain import EStep, Gain, gain
 from gapmf.em.history import History
 from gapmf.em.m_steps import update_c
 from gapmf.em.maximum import fit_maximum
 from gapmf.em.momentum import Momentum
-from gapmf.em.schedules import Adaptive, Rule, Saem, Turn
+from gapmf.em.schedules import Adaptive, Decision, Saem, StoppingRule
 from gapmf.em.start import are_alike, mean_start, perturbed_mean_start, random_start
 from gapmf.engines.base import Statistics, Sweeps
 from gapmf.engines.local import LocalEngine
@@ -41,7 +41,7 @@ def test_the_gain_of_a_step_is_the_difference_of_exact_likelihoods(learn):
         X, a, b = two_models(seed, learn=learn)
         engine = LocalEngine().load(check_counts(X), seed)
         sweeps = Sweeps(100, 20, expectations=True, sizes=learn)
-        points = [Point(m, engine.advance(m, sweeps), 100) for m in (a, b)]
+        points = [EStep(m, engine.advance(m, sweeps), 100) for m in (a, b)]
         told = gain(*points)
         true = log_marginal_likelihood(X, b).total - log_marginal_likelihood(X, a).total
         scores.append((told.estimate - true) / (told.error + 0.02 * abs(true)))
@@ -53,34 +53,33 @@ def test_the_gain_of_a_step_is_the_difference_of_exact_likelihoods(learn):
 def test_the_gain_of_standing_still_is_nothing():
     X, a, _ = two_models(0)
     engine = LocalEngine().load(check_counts(X), 0)
-    here = Point(a, engine.advance(a, Sweeps(1, expectations=True)), 1)
+    here = EStep(a, engine.advance(a, Sweeps(1, expectations=True)), 1)
     assert gain(here, here) == Gain(0.0, 0.0)
 
 
 def test_momentum_adds_up_what_steps_have_in_common():
     """At a steady drift steps become 1/friction times as long; the means stay."""
-    momentum = Momentum(np.ones(2))
-    momentum.friction = 0.25
+    momentum, means = Momentum(0.25, 0.0), np.ones(2)
     model = GaP([[0.5, 0.5], [0.5, 0.5]])
     steps = []
     for _ in range(40):
         u = model.W * np.exp([0.001, -0.001])
         em = GaP(u / u.sum(axis=1, keepdims=True))
-        before, model = model, momentum.step(model, em)
+        before = model
+        model, momentum = momentum.step(model, em, means)
         steps.append(np.log(model.W / before.W)[0, 0] / np.log(em.W / before.W)[0, 0])
         np.testing.assert_allclose(model.W.sum(axis=1), 1.0, rtol=1e-14)
     assert steps[0] == pytest.approx(1.0)
     assert steps[-1] == pytest.approx(4.0, rel=0.05)
-    momentum.rest()
-    np.testing.assert_allclose(momentum.step(model, em).W, em.W, rtol=1e-14)
+    forgotten, _ = Momentum(0.25, 0.0).step(model, em, means)
+    np.testing.assert_allclose(forgotten.W, em.W, rtol=1e-14)
 
 
 def test_momentum_keeps_zeros_and_its_floor():
-    momentum = Momentum(np.ones(3))
-    momentum.friction, momentum.floor = 0.25, 0.01
+    momentum = Momentum(0.25, 0.01)
     model = GaP([[1.0, 0.0], [0.5, 0.5], [0.999999, 1e-6]])
     for _ in range(3):
-        model = momentum.step(model, model)
+        model, momentum = momentum.step(model, model, np.ones(3))
     assert model.W[0, 1] == 0.0
     assert model.W[2, 1] == pytest.approx(0.01, rel=0.02)
 
@@ -103,83 +102,97 @@ def test_rows_roll_as_their_equation_says(kept, keeps_means):
         np.testing.assert_allclose(new, moved, rtol=1e-13)
 
 
-def test_windows_become_an_eighth_of_the_way_while_an_iteration_is_one_sweep():
+def keep_model(statistics, model):
+    """An M-step that stays where it is."""
+    return model
+
+
+def adaptive():
+    rule = StoppingRule(per_sweep=0.1, in_all=100.0)
+    return Adaptive(keep_model, rule, np.empty(0), n_components=2, sizes=False)
+
+
+def test_windows_become_an_eighth_of_the_iterations_while_an_iteration_is_one_sweep():
     X, model, _ = two_models(0)
-    pace = Adaptive(lambda s, m: m, None, 2)
+    schedule = adaptive()
     statistics = LocalEngine().load(check_counts(X), 0).advance(model, Sweeps(1, expectations=True))
-    lengths = []
+    lengths, progress = [], schedule.start()
     while len(lengths) < 30:
-        lengths.append(pace.n_iter)
-        for _ in range(pace.n_iter):
-            pace.step(model, statistics)
-        pace.turn(Gain(100.0, 1.0), little=False)
+        lengths.append(schedule.window_length(progress))
+        for _ in range(lengths[-1]):
+            _, progress = schedule.step(progress, model, statistics)
+        _, progress = schedule.decide(progress, Gain(1000.0, 1.0))
     assert set(lengths[:9]) == {20}
     assert lengths[-1] == (sum(lengths[:-1])) // 8 > 100
-    again = Adaptive(lambda s, m: m, None, 2)
-    again.unpack(pace.pack())
-    assert again.n_iter == pace.n_iter
-    again.turn(Gain(0.0, 1.0), little=False)
-    assert (again.n_draws, again.n_iter) == (2, 40)
+    decision, progress = schedule.decide(progress, Gain(0.0, 100.0))
+    assert decision is Decision.CONTINUE_FROM_AVERAGE
+    assert (progress.n_draws, schedule.window_length(progress)) == (2, 40)
 
 
-def test_the_rule_is_a_rate_and_a_bound():
-    rule = Rule(a_sweep=0.5, in_all=20.0)
-    assert rule.met(Gain(4.0, 0.4), 10)
-    assert not rule.met(Gain(4.0, 0.6), 10)
-    assert not rule.met(Gain(-6.0, 0.0), 10)
-    assert not rule.met(Gain(21.0, 0.0), 1000)
+def test_the_stopping_rule_is_a_rate_and_a_bound():
+    rule = StoppingRule(per_sweep=0.5, in_all=20.0)
+    assert rule.is_met(Gain(4.0, 0.4), 10)
+    assert not rule.is_met(Gain(4.0, 0.6), 10)
+    assert not rule.is_met(Gain(-6.0, 0.0), 10)
+    assert not rule.is_met(Gain(21.0, 0.0), 1000)
 
 
-def test_the_adaptive_pace_draws_more_only_when_it_cannot_tell():
-    pace = Adaptive(lambda s, m: m, None, 2)
-    assert pace.n_draws == 1
-    assert pace.turn(Gain(10.0, 1.0), False) is Turn.ON
-    assert pace.n_draws == 1
-    assert pace.turn(Gain(1.0, 1.0), False) is Turn.FROM_REST
-    assert pace.n_draws == 2
-    assert pace.turn(Gain(0.1, 0.1), True) is Turn.FROM_REST  # the floor goes first
-    assert pace.turn(Gain(0.1, 0.1), True) is Turn.STOP
+def test_the_adaptive_schedule_draws_more_only_when_it_cannot_tell():
+    """A window of 20 iterations of one sweep may gain 2.1 nats, one of 40 of two sweeps 8.2."""
+    schedule = adaptive()
+    decision, progress = schedule.decide(schedule.start(), Gain(10.0, 1.0))
+    assert (decision, progress.n_draws) == (Decision.CONTINUE, 1)
+    decision, progress = schedule.decide(progress, Gain(3.0, 2.0))
+    assert (decision, progress.n_draws) == (Decision.CONTINUE_FROM_AVERAGE, 2)
+    assert progress.momentum.floor > 0
+    decision, progress = schedule.decide(progress, Gain(0.1, 0.1))  # the floor goes first
+    assert (decision, progress.momentum.floor) == (Decision.CONTINUE_FROM_AVERAGE, 0.0)
+    decision, progress = schedule.decide(progress, Gain(0.1, 0.1))
+    assert decision is Decision.STOP
 
 
 def test_saem_averages_with_the_documented_steps():
     seen = []
-    pace = Saem(lambda s, m: (seen.append(s.c_sum[0, 0] / s.n_draws), m)[1])
+
+    def note(s, model):
+        seen.append(s.c_sum[0, 0] / s.n_draws)
+        return model
 
     def draw(c, n):
         return Statistics(np.array([[c * n]]), np.ones(1), float(n))
 
+    schedule = Saem(note, StoppingRule(0.0, 0.0), sizes=False)
+    progress = schedule.start()
     for c in (3.0, 5.0):
-        pace.step(None, draw(c, 2))
+        _, progress = schedule.step(progress, None, draw(c, 2))
     assert seen == [3.0, 5.0]  # no memory yet
-    pace.turn(Gain(0.0, 1.0), False)
+    _, progress = schedule.decide(progress, Gain(0.0, 1.0))
     expected = 5.0
     for j, c in enumerate((1.0, 2.0, 7.0), start=1):
-        pace.step(None, draw(c, 4))
+        _, progress = schedule.step(progress, None, draw(c, 4))
         expected += j**-0.75 * (c - expected)
         assert seen[-1] == pytest.approx(expected, rel=1e-12)
-    assert pace.way == pytest.approx(1.0 + 2.0**-0.75 + 3.0**-0.75)
+    assert progress.effective_sweeps == pytest.approx(1.0 + 2.0**-0.75 + 3.0**-0.75)
 
 
 def test_saem_draws_more_only_where_it_cannot_tell():
-    steps = []
-    pace = Saem(lambda s, m: m)
+    schedule = Saem(keep_model, StoppingRule(0.1, 1.0), sizes=False)
     draw = Statistics(np.ones((1, 1)), np.ones(1), 1.0)
-
-    def window():
-        for _ in range(pace.n_iter):
-            pace.step(None, draw)
-        steps.append((pace.n_draws, pace.n_look, round(pace.way, 6)))
-
-    window()
-    assert pace.turn(Gain(0.1, 0.0), True) is Turn.ON  # little, but without averaging yet
-    window()
-    assert pace.turn(Gain(9.0, 1.0), False) is Turn.ON  # a gain: the same again
-    window()
-    assert pace.turn(Gain(1.0, 1.0), False) is Turn.ON  # unclear
-    window()
-    assert pace.turn(Gain(0.1, 0.0), True) is Turn.STOP
-    way = round(sum(j**-0.75 for j in range(1, 21)), 6)
-    assert steps == [(1, 1, 20.0), (1, 1, way), (1, 1, way), (2, 2, way)]
+    progress, windows, decisions = schedule.start(), [], []
+    for gained in (
+        Gain(0.1, 0.0),  # small, but without averaging yet
+        Gain(9.0, 1.0),  # a gain: the same again
+        Gain(1.0, 1.0),  # unclear
+        Gain(0.1, 0.0),
+    ):
+        for _ in range(schedule.window_length(progress)):
+            _, progress = schedule.step(progress, None, draw)
+        windows.append((progress.n_draws, round(progress.effective_sweeps, 6)))
+        decision, progress = schedule.decide(progress, gained)
+        decisions.append(decision)
+    assert decisions == [Decision.CONTINUE] * 3 + [Decision.STOP]
+    averaged = round(sum(j**-0.75 for j in range(1, 21)), 6)
+    assert windows == [(1, 20.0), (1, averaged), (1, averaged), (2, averaged)]
 
 
 @pytest.mark.parametrize("scale", [1, 10, 100])
@@ -241,7 +254,7 @@ def test_a_callback_stops_it_without_a_warning():
 def test_components_that_stay_the_same_are_said():
     """Samples that are multiples of one another: one direction explains them all."""
     X = np.outer(np.random.default_rng(0).integers(1, 20, 80), [1, 2, 1, 3])
-    with pytest.warns(ConvergenceWarning, match="symmetric starting point"):
+    with pytest.warns(ConvergenceWarning, match="all components are equal up to noise"):
         est = GammaPoissonMF(2, random_state=0, tol=1e-4).fit(X)
     assert est.converged_
 
@@ -286,7 +299,8 @@ def test_update_c_is_the_step():
     X, a, _ = two_models(1)
     s = LocalEngine().load(check_counts(X), 0).advance(a, Sweeps(1, expectations=True))
     em = GaP(update_c(s, a.alpha, a.beta), a.alpha)
-    np.testing.assert_allclose(Momentum(X.mean(axis=0)).step(a, em).W, em.W, rtol=1e-13)
+    model, _ = Momentum(0.25, 0.0).step(a, em, X.mean(axis=0))
+    np.testing.assert_allclose(model.W, em.W, rtol=1e-13)
 
 
 def test_few_counts_can_tell_components_apart():

@@ -214,7 +214,7 @@ def test_one_component_and_one_sample():
     assert np.isnan(report.r_error).all()
     assert "rank: 1" in str(report)
     est = GammaPoissonMF(2, tol=1e-2, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="all components are the same"):
+    with pytest.warns(ConvergenceWarning, match="all components are equal up to noise"):
         est.fit(X)
     assert est.rank_report(X).rank == 1
     with pytest.raises(ValueError, match="X_test must have two samples or more"):

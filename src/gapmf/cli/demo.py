@@ -27,6 +27,7 @@ from gapmf.files import replace_file
 from gapmf.likelihood.predictive import document_completion, split_tokens
 from gapmf.output import check_output
 from gapmf.ranks.report import RankReport
+from gapmf.storage import check_parent_folder, write_atomically
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SHADES = " ░▒▓█"
@@ -68,7 +69,7 @@ def draw(images: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool
     for image, title, ax in zip(images, titles, axes.flat, strict=False):
         ax.imshow(image, cmap="magma", interpolation="nearest")
         ax.set_title(title, fontsize=9)
-    replace_file(path, lambda temporary: figure.savefig(temporary, dpi=150))
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=150))
     return True
 
 

@@ -12,7 +12,6 @@ from gapmf.cli.files import echo_warnings, name_samples, read_for
 from gapmf.cli.options import Request
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import same_file
 from gapmf.io import Table
 from gapmf.output import check_output, to_csv, to_json, to_records, write_table
 

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from gapmf.cli.files import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder, replace_file
 from gapmf.model import GaP
 from gapmf.output import check_output, write_text
 from gapmf.validation import check_number
@@ -35,7 +34,7 @@ def run(
 ) -> None:
     """Draw counts, and write them."""
     write = _writer(output)
-    check_folder(output)
+    check_parent_folder(output)
     n_samples, F, K = shape
     rng = np.random.default_rng(seed)
     if model is None:
@@ -50,13 +49,13 @@ def run(
         if os.path.realpath(truth) == os.path.realpath(output):
             raise InvalidInputError(f"{truth} is the output: name another file for the truth")
     X = source.sample(n_samples, random_state=rng)
-    replace_file(output, lambda temporary: write(sp.csr_array(X), names, temporary))
+    write_atomically(output, lambda temporary: write(sp.csr_array(X), names, temporary))
     if names is not None and _DOCWORD.fullmatch(output.name):
         vocab = output.with_name("vocab" + output.name.removeprefix("docword").removesuffix(".gz"))
         write_text("".join(f"{name}\n" for name in names), vocab)
     if truth is not None:
         arrays: dict[str, Any] = {"W": source.W, "alpha": source.alpha, "beta": source.beta}
-        replace_file(truth, lambda temporary: np.savez(temporary, **arrays))
+        write_atomically(truth, lambda temporary: np.savez(temporary, **arrays))
     echo(
         f"{output}: {X.shape[0]:,} samples × {X.shape[1]:,} features from "
         f"{source.n_components} components, {int(X.sum()):,} counts"

@@ -8,26 +8,21 @@ puts their mean at its average. What is left is one equation in α_k alone,
 in which ψ(α + L) − ψ(α) = Σ_{m<L} 1/(α + m): only how many sizes exceed m matters, and a
 histogram tells. The left side is larger for α → 0; for α → ∞ it is smaller if and only if the
 sizes vary more than Poisson counts do. Otherwise there is no finite maximum.
-
-Steps that learn α along with W, and what is known of α afterwards.
-
-Given C, component sizes are negative binomial, and with the means of C at their averages the
-M-step for α_k is that of a dispersion: see `gapmf.em.alpha`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gapmf.em.expectation import ExactExpectation, Expectation, expected_sizes
-from gapmf.em.m_steps import update_c
 from gapmf.model import GaP
 from gapmf.types import Array
+
+if TYPE_CHECKING:
+    from gapmf.em.expectation import ExactExpectation, Expectation
 
 SMALLEST, LARGEST = 1e-4, 1e4
 TOLERANCE = 1e-12  # of log α
@@ -163,39 +158,6 @@ def _lifted(target: float, means: Array) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
 
 
-Step = Callable[[GaP, Expectation], GaP]
-
-
-def em_c_alpha_step(expect: ExactExpectation) -> Step:
-    """EM-C's iteration for W and α together: Q_C's maximum over both, from the law of L."""
-
-    def step(model: GaP, at: Expectation) -> GaP:
-        s = replace(at.statistics, sizes=expected_sizes(expect, model))
-        assert s.sizes is not None
-        alpha = fit_alpha(s.sizes, model.alpha, shared=expect.learn_alpha == "shared")
-        return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
-
-    return step
-
-
-def lower_bound_step(expect: ExactExpectation) -> Step:
-    """An iteration for W and α that cannot lose either, and needs no law of L.
-
-    It maximises a lower bound of Q_C in which α enters through E[ψ(α + L) − ψ(α)] alone, which
-    quadrature gives; so it is much cheaper than `em_c_alpha_step`, and moves α less.
-    """
-
-    def step(model: GaP, at: Expectation) -> GaP:
-        assert at.rising is not None
-        s = at.statistics
-        shared = expect.learn_alpha == "shared"
-        rising, means = at.rising / s.n_draws, s.c_sum.sum(axis=0) / s.n_draws
-        alpha = alpha_from_bound(rising, means, model.alpha, shared=shared)
-        return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
-
-    return step
-
-
 def with_alpha(model: GaP, alpha: Array) -> GaP:
     """The model with another α and the same expected counts of each component."""
     return GaP(model.W * (model.alpha / alpha), alpha, model.beta)
@@ -211,9 +173,9 @@ def projected_alpha_slope(expect: ExactExpectation, model: GaP, at: Expectation)
 
 
 def alpha_bound_warning(model: GaP) -> str | None:
-    """A sentence on the components whose α is at a bound, or None when there are none."""
+    """Return a sentence on the components whose α is at a bound, or None."""
     used = model.column_norms > 0
-    said = []
+    found = []
     for bound, meaning in (
         (LARGEST, "their sizes vary no more than Poisson counts do, so no finite α is best"),
         (SMALLEST, "the data ask for an α as near to zero as they can get"),
@@ -221,6 +183,7 @@ def alpha_bound_warning(model: GaP) -> str | None:
         named = np.flatnonzero(used & (model.alpha == bound))
         if named.size:
             components = ", ".join(str(k) for k in named)
-            said.append(f"the learned α is at its bound {bound:g} in components {components}: "
-                        + meaning)  # fmt: skip
-    return "; ".join(said) or None
+            found.append(
+                f"the learned α of components {components} is at its bound {bound:g}: {meaning}"
+            )
+    return "; ".join(found) or None

@@ -2,62 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
-from gapmf.em.expectation import ExactExpectation, Expectation
+from gapmf.em.alpha import alpha_from_bound
+from gapmf.em.expectation import ExactExpectation, Expectation, expected_sizes
 from gapmf.em.history import History
-from gapmf.em.m_steps import update_c, update_ch
+from gapmf.em.m_steps import step_c, step_c_alpha, step_ch, update_c
 from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 
+Step: TypeAlias = Callable[[GaP, Expectation], GaP]
+
+ROUNDING = 4e-15  # relative, of a log-likelihood
 _TIMES_SMALL = 5
-_ROUNDING = 4e-15  # of a log-likelihood
 
 
-class Fit(NamedTuple):
-    """A fitted model, the E-step at it, and whether the stopping rule was met.
-
-    `too_costly` says what the next E-step would have taken, where that ended the fit: with a
-    learned α the price of an E-step changes on the way.
-    """
+class ExactFit(NamedTuple):
+    """A fitted model, the E-step at it, and whether the stopping rule was met."""
 
     model: GaP
     expectation: Expectation
     converged: bool
     too_costly: str = ""
+    """What the next E-step would have cost, if that ended the fit: with a learned α the cost of
+    an E-step changes during the fit."""
 
 
 def em_c_step(model: GaP, at: Expectation) -> GaP:
     """One iteration of EM-C from an E-step at `model`: the minimum of Q_C, Eq. 37."""
-    return GaP(update_c(at.statistics, model.alpha, model.beta), model.alpha, model.beta)
+    return step_c(at.statistics, model)
 
 
 def em_ch_step(model: GaP, at: Expectation) -> GaP:
     """One iteration of EM-CH, which is also one multiplicative step of EM-H: Eqs. 35 and 36."""
-    return GaP(update_ch(at.statistics), model.alpha, model.beta)
+    return step_ch(at.statistics, model)
 
 
-STEPS: dict[str, Callable[[GaP, Expectation], GaP]] = {"em-c": em_c_step, "em-ch": em_ch_step}
+def em_c_alpha_step(expect: ExactExpectation, model: GaP, at: Expectation) -> GaP:
+    """One iteration of EM-C for W and α together, from the exact law of L."""
+    s = replace(at.statistics, sizes=expected_sizes(expect, model))
+    return step_c_alpha(s, model, shared=expect.learn_alpha == "shared")
 
 
-def fit_em(
+def lower_bound_step(expect: ExactExpectation, model: GaP, at: Expectation) -> GaP:
+    """One iteration for W and α that cannot lose either, and needs no law of L.
+
+    It maximises a lower bound of Q_C in which α enters through E[ψ(α + L) − ψ(α)] alone, which
+    quadrature gives. So it is much cheaper than `em_c_alpha_step`, and moves α less.
+    """
+    assert at.rising is not None
+    s = at.statistics
+    rising, means = at.rising / s.n_draws, s.c_sum.sum(axis=0) / s.n_draws
+    shared = expect.learn_alpha == "shared"
+    alpha = alpha_from_bound(rising, means, model.alpha, shared=shared)
+    return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
+
+
+STEPS: dict[str, Step] = {"em-c": em_c_step, "em-ch": em_ch_step}
+
+
+def run_em(
     expect: ExactExpectation,
     model: GaP,
-    step: Callable[[GaP, Expectation], GaP],
+    step: Step,
     *,
     max_iter: int,
     tol: float,
     history: History,
-    left: Callable[[Fit], float] | None = None,
-) -> Fit:
-    """Iterate one of the EMs until the gain still to come is below `tol` nats a token.
+) -> Iterator[ExactFit]:
+    """Iterate one of the EMs, and yield a fit each time the remaining gain seems small.
 
-    The gain to come is the last gain times λ/(1−λ), λ being the ratio of the last two gains:
-    what a linearly convergent sequence has left. It must be small five times in a row, since
-    near a saddle gains shrink before they grow. And since λ may come from a fast direction while
-    a slow one is still under way, `left` then looks for what is left in another way; when that
-    is more, EM goes on, and asks again after as many iterations more.
+    The remaining gain is the last gain times λ/(1−λ), where λ is the ratio of the last two gains:
+    what is left of a sequence that converges linearly. It must be below `tol` nats per token five
+    times in a row, since near a saddle gains shrink before they grow. λ may still come from a fast
+    direction while a slow one is not done. So the caller can look for what is left in another way
+    and ask for the next fit, which comes after as many iterations again at the earliest.
+
+    The last fit is one that has not converged: max_iter, a callback or the cost ended it.
     """
     at = expect(model)
     previous_gain, times_small, ask_at = 0.0, 0, 0
@@ -68,28 +91,27 @@ def fit_em(
         except TooCostlyError as error:
             if i == 0:
                 raise
-            return Fit(here, at, False, str(error))
+            yield ExactFit(here, at, False, str(error))
+            return
         before, at = at.log_likelihood, after
         if history.add(model, at.log_likelihood):
-            return Fit(model, at, False)
+            break
         gain = at.log_likelihood - before
-        if gain <= _ROUNDING * abs(at.log_likelihood):
+        if gain <= ROUNDING * abs(at.log_likelihood):
             gain = 0.0
         small = still_to_gain(gain, previous_gain) <= tol * expect.n_tokens
         times_small = times_small + 1 if small else 0
         if times_small >= _TIMES_SMALL and i >= ask_at:
-            fit = Fit(model, at, True)
-            if left is None or left(fit) <= tol * expect.n_tokens + _ROUNDING * abs(before):
-                return fit
+            yield ExactFit(model, at, True)
             ask_at = 2 * i
         previous_gain = gain
-    return Fit(model, at, False)
+    yield ExactFit(model, at, False)
 
 
 def still_to_gain(gain: float, previous_gain: float) -> float:
-    """What a sequence with these last two gains would still gain, if it were geometric."""
+    """Return what a geometric sequence with these last two gains would still gain."""
     if gain <= 0.0:
-        return 0.0  # EM never loses: this is the top, to rounding
+        return 0.0  # EM never loses: this is the maximum, to rounding
     if gain >= previous_gain:
         return float("inf")  # still accelerating, as it leaves a saddle
     return gain * gain / (previous_gain - gain)

@@ -1,83 +1,399 @@
-"""Fits with exact moments: starts, climbs, and the best of them improved.
-
-From counts and settings to a fit: starts, the best of them, and what there is to say of it.
-"""
+"""Run a fit: several starts, the best of them, checkpoints, and what to warn of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from gapmf.checkpoint import Checkpoint, fingerprint
-from gapmf.em import monte_carlo, start
-from gapmf.em.alpha import alpha_bound_warning, em_c_alpha_step
-from gapmf.em.exact_em import STEPS, Fit, fit_em
+from gapmf.em import start
+from gapmf.em.alpha import alpha_bound_warning
+from gapmf.em.exact_em import ROUNDING, STEPS, ExactFit, em_c_alpha_step, run_em
 from gapmf.em.expectation import ExactExpectation, plan_sizes
-from gapmf.em.history import History
+from gapmf.em.history import Callback, History
 from gapmf.em.maximum import WARM_UP, Certificate, certify, fit_maximum, improve
+from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
+from gapmf.em.schedules import AdaptiveProgress, SaemProgress, Schedule
 from gapmf.em.settings import Settings
-from gapmf.em.state import pack_model, pack_rng, unpack_model
-from gapmf.em.walk import Outcome
-from gapmf.engines.base import State
+from gapmf.engines.base import Engine, State
 from gapmf.engines.local import LocalEngine
-from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
+from gapmf.errors import GapmfError, InvalidInputError, StorageError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
-from gapmf.types import Array, Tree
+from gapmf.storage.checkpoint import Checkpoint
+from gapmf.types import Array
 from gapmf.validation import as_float, check_entries
+
+MAX_RESTARTS = 2  # at a random point, when all components stay alike
+_MAX_ENTRIES = 1e9
+
+
+class FitWarning(NamedTuple):
+    """A warning that the estimator gives after the fit."""
+
+    message: str
+    category: type[Warning] = ConvergenceWarning
 
 
 @dataclass(frozen=True)
-class Search:
-    """What a search found.
+class FitData:
+    """The counts of a fit."""
 
-    `stuck`: all columns have one direction though a perturbed start gains, so the fit did not
-    leave its symmetric starting point. `interrupted`: by Ctrl-C, and this is what there was.
-    """
+    counts: sp.csr_array
+    weights: Array | None
+    """How many times each sample counts; None for once."""
 
-    fit: Fit
-    history: History
-    stuck: bool = False
+    @property
+    def feature_counts(self) -> Array:
+        """Σ_n x_nf, (F,)."""
+        weights = np.ones(self.counts.shape[0]) if self.weights is None else self.weights
+        return np.asarray(self.counts.T @ weights)
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The result of a fit."""
+
+    model: GaP
+    history: dict[str, NDArray[Any]]
+    converged: bool
+    warnings: tuple[FitWarning, ...] = ()
+    exact: tuple[float, Certificate] | None = None
+    """With exact moments: log p(X | W), and how near this is to a maximum."""
     interrupted: bool = False
 
 
-def search(expect: ExactExpectation, settings: Settings, rng: np.random.Generator) -> Search:
-    """The best of `n_init` starts; for "exact" columns are then exchanged and regrown."""
-    best: Search | None = None
+@dataclass(frozen=True)
+class FinishedStart:
+    """One start of a Monte Carlo fit, after its run."""
+
+    value: float
+    """The log-likelihood by which starts are compared."""
+    model: GaP
+    converged: bool
+    alike: bool
+    stopped: bool
+    """Whether a callback stopped it."""
+    history: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class MonteCarloState:
+    """All that a Monte Carlo fit needs to go on exactly as if it had not been interrupted."""
+
+    start: int
+    """The number of the present start, from 0."""
+    best: FinishedStart | None
+    """The best of the starts before it."""
+    seed: int
+    """Of the engine's chains."""
+    chains: State
+    history: dict[str, NDArray[Any]]
+    run: RunState
+
+
+@dataclass(frozen=True)
+class FitState:
+    """What a checkpoint holds of a fit that has not ended."""
+
+    rng: np.random.Generator
+    monte_carlo: MonteCarloState | None = None
+    """None for a fit that begins anew from the generator: one with exact moments."""
+
+
+def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Settings) -> FitData:
+    """Return the samples that count; with Monte Carlo each is repeated as often as it counts."""
+    if sample_weight is None:
+        return FitData(counts, None)
+    weights = as_float(sample_weight, "sample_weight", "numbers, one for each sample")
+    if weights.shape != counts.shape[:1]:
+        raise InvalidInputError(
+            f"sample_weight must have shape {counts.shape[:1]}, one weight for each sample, "
+            f"but has shape {weights.shape}"
+        )
+    check_entries(weights, "sample_weight")
+    if not weights.any():
+        raise InvalidInputError("sample_weight is zero for every sample: nothing is left to fit")
+    if not settings.monte_carlo:
+        return FitData(counts[weights > 0], weights[weights > 0])
+    fractional = np.flatnonzero(weights != np.floor(weights))
+    if fractional.size:
+        n = fractional[0]
+        raise InvalidInputError(
+            f"sample_weight[{n}] is {weights[n]:g}, but algorithm={settings.algorithm!r} needs "
+            "whole numbers, because it draws a sample as many times as it counts; use whole "
+            "numbers, or an algorithm with exact moments"
+        )
+    entries = float(np.diff(counts.indptr) @ weights)
+    if entries > _MAX_ENTRIES:
+        raise TooCostlyError(
+            f"sample_weight repeats samples to {entries:.2g} entries in all, more than the "
+            f"{_MAX_ENTRIES:.0e} that can be drawn: divide the weights by a common factor"
+        )
+    rows = np.repeat(np.arange(weights.size), weights.astype(np.int64))
+    return FitData(counts[rows], None)
+
+
+def fit(
+    data: FitData,
+    settings: Settings,
+    rng: np.random.Generator,
+    *,
+    n_jobs: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | None = None,
+    resumed: MonteCarloState | None = None,
+) -> FitResult:
+    """Fit by the algorithm of the settings, or go on from a state that a checkpoint kept."""
+    try:
+        if settings.monte_carlo:
+            return _fit_monte_carlo(
+                data.counts, settings, rng, n_jobs, callbacks, checkpoint, resumed
+            )
+        if checkpoint is not None:
+            checkpoint.write(FitState(rng))
+        expect = ExactExpectation(data.counts, n_jobs, settings.learn_alpha, data.weights)
+        return _fit_exact(expect, settings, rng, callbacks)
+    except GapmfError:
+        if checkpoint is not None:
+            checkpoint.discard()  # a new fit would be refused again
+        raise
+
+
+def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -> None:
+    """Raise unless a state that was read from a file has the shapes of this fit.
+
+    The kernels do not check the sizes of arrays. The chains are checked by the engine.
+    """
+    kept = state.monte_carlo
+    if (kept is not None) != settings.monte_carlo:
+        raise StorageError(f"{path} cannot be resumed: its state is not one of this algorithm")
+    if kept is None:
+        return
+    shape = data.counts.shape[1], settings.alpha.size
+    arrays = [kept.run.model.W]
+    expected = {"paper": type(None), "saem": SaemProgress, "adaptive": AdaptiveProgress}
+    progress = kept.run.progress
+    matches = isinstance(progress, expected[settings.schedule])
+    if isinstance(progress, AdaptiveProgress) and progress.momentum.factors is not None:
+        arrays.append(progress.momentum.factors[0])
+    if isinstance(progress, SaemProgress) and progress.mean is not None:
+        arrays.append(progress.mean.c_sum)
+    if kept.run.window is not None:
+        arrays.append(kept.run.window.c_sum)
+    if kept.run.last is not None:
+        arrays += [kept.run.last.model.W, kept.run.last.statistics.c_sum]
+    if not matches or any(array.shape != shape for array in arrays):
+        raise StorageError(
+            f"{path} cannot be resumed: its state does not have the shapes of a fit of "
+            f"{shape[0]} features and {shape[1]} components"
+        )
+
+
+# Monte Carlo.
+
+
+def _fit_monte_carlo(
+    counts: sp.csr_array,
+    settings: Settings,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    callbacks: Sequence[Callback],
+    checkpoint: Checkpoint | None,
+    resumed: MonteCarloState | None,
+) -> FitResult:
+    """Run all starts and keep the best. After Ctrl-C, return the model so far."""
+    score = partial(comparison_log_likelihood, counts, seed=0, n_jobs=n_jobs, n_particles=256)
+    best = None if resumed is None else resumed.best
+    K, interrupted = settings.alpha.size, False
+    history = History()
+    try:
+        for i in range(0 if resumed is None else resumed.start, settings.n_init):
+            history = History(callbacks, score, settings.score_every)
+            engine = LocalEngine(n_jobs)
+            if resumed is None:
+                seed = int(rng.integers(2**64, dtype=np.uint64))
+                engine.load(counts, seed)
+                schedule = make_schedule(settings, engine)
+                first = RunState(first_model(settings, engine, rng), schedule.start())
+            else:
+                seed, first = resumed.seed, resumed.run
+                engine.load(counts, seed).state = resumed.chains
+                schedule = make_schedule(settings, engine)
+                history.restore(resumed.history)
+                resumed = None
+            state = first
+            for state in run_with_restarts(engine, schedule, settings, rng, first):
+                is_iteration = state.n_iter > len(history)
+                if is_iteration and history.add(state.model, n_sweeps=state.n_sweeps):
+                    break
+                if checkpoint is not None and checkpoint.is_due():
+                    kept = MonteCarloState(i, best, seed, engine.state, history.arrays(K), state)
+                    checkpoint.write_progress(FitState(rng, kept))
+            model = state.model if history.stopped else final_model(schedule, state)
+            finished = FinishedStart(
+                value=score(model).total if settings.n_init > 1 else 0.0,
+                model=model,
+                converged=state.converged,
+                alike=state.alike,
+                stopped=history.stopped,
+                history=history.arrays(K),
+            )
+            if best is None or finished.value > best.value:
+                best = finished
+            if history.stopped:
+                break
+    except KeyboardInterrupt:
+        if best is None and history.model is None:
+            raise
+        interrupted = True
+        if best is None:
+            assert history.model is not None
+            best = FinishedStart(0.0, history.model, False, False, False, history.arrays(K))
+    assert best is not None
+    warnings = _monte_carlo_warnings(best, settings, interrupted=interrupted)
+    return FitResult(best.model, best.history, best.converged, warnings, interrupted=interrupted)
+
+
+def run_with_restarts(
+    engine: Engine,
+    schedule: Schedule,
+    settings: Settings,
+    rng: np.random.Generator,
+    first: RunState,
+) -> Iterator[RunState]:
+    """Run, and start again at a random point if all components have stayed alike."""
+    may_restart = isinstance(settings.init, str) and settings.init == "mean"
+    while True:
+        last = first
+        for last in run(engine, schedule, first, max_iter=settings.max_iter):
+            yield last
+        if not (last.alike and may_restart and last.n_restarts < MAX_RESTARTS):
+            return
+        first = RunState(
+            _starting_model("random", settings, engine, rng),
+            schedule.start(),
+            n_iter=last.n_iter,
+            n_sweeps=last.n_sweeps,
+            near_end=True,
+            n_restarts=last.n_restarts + 1,
+        )
+
+
+def first_model(settings: Settings, engine: Engine, rng: np.random.Generator) -> GaP:
+    """Return where chains start: the paper's point as it is, since Monte Carlo noise leaves it."""
+    if not isinstance(settings.init, str):
+        return GaP(settings.init, settings.alpha, settings.beta)
+    return _starting_model(settings.init, settings, engine, rng)
+
+
+def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.random.Generator) -> GaP:
+    mean_counts = engine.totals / engine.n_samples
+    if kind == "mean":
+        W = start.mean_start(mean_counts, settings.alpha, settings.beta)
+    else:
+        W = start.random_start(mean_counts, settings.alpha, settings.beta, rng)
+    return GaP(W, settings.alpha, settings.beta)
+
+
+def _monte_carlo_warnings(
+    best: FinishedStart, settings: Settings, *, interrupted: bool
+) -> tuple[FitWarning, ...]:
+    n_iter = len(best.history["seconds"])
+    found = []
+    if interrupted:
+        found.append(_interruption(settings, n_iter))
+    elif settings.schedule != "paper" and not best.converged and not best.stopped:
+        found.append(_no_convergence(settings, n_iter, "raise max_iter or tol"))
+    if best.alike:
+        found.append(
+            FitWarning(
+                "all components are equal up to noise, from the symmetric starting point and "
+                f"from {MAX_RESTARTS} random restarts: one component may be enough; otherwise "
+                "try another random_state"
+            )
+        )
+    return (*found, *_alpha_at_bound(settings, best.model))
+
+
+# Exact moments.
+
+
+class SearchResult(NamedTuple):
+    """The result of a search for the maximum with exact moments."""
+
+    fit: ExactFit
+    history: History
+    stuck: bool = False
+    """Whether all columns have one direction though a perturbed start gains: the fit did not
+    leave its symmetric starting point."""
+    interrupted: bool = False
+
+
+def _fit_exact(
+    expect: ExactExpectation,
+    settings: Settings,
+    rng: np.random.Generator,
+    callbacks: Sequence[Callback],
+) -> FitResult:
+    try:
+        found = search(expect, settings, rng, callbacks)
+    except TooCostlyError as error:
+        raise TooCostlyError(f"{error}; or use Monte Carlo, with algorithm='mcem-c'") from error
+    fitted = found.fit
+    return FitResult(
+        fitted.model,
+        found.history.arrays(settings.alpha.size),
+        fitted.converged,
+        _exact_warnings(found, settings),
+        (fitted.expectation.log_likelihood, certify(expect, fitted.model, fitted.expectation)),
+        found.interrupted,
+    )
+
+
+def search(
+    expect: ExactExpectation,
+    settings: Settings,
+    rng: np.random.Generator,
+    callbacks: Sequence[Callback] = (),
+) -> SearchResult:
+    """Find the best of `n_init` starts; "exact" then exchanges and regrows columns."""
+    best: SearchResult | None = None
     history = History()
     try:
         for i in range(settings.n_init):
-            history = History(settings.callbacks)
-            W = _start(expect.mean_counts, settings, rng)
-            fit = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
-            value = fit.expectation.log_likelihood
+            history = History(callbacks)
+            W = _exact_start(expect.mean_counts, settings, rng)
+            found = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
+            value = found.expectation.log_likelihood
             if best is None or value > best.fit.expectation.log_likelihood:
-                best = Search(fit, history)
+                best = SearchResult(found, history)
             if history.stopped:
                 break
         assert best is not None
-        fit, history = best.fit, best.history
+        found, history = best.fit, best.history
         room = settings.max_iter - len(history) - 1
         if settings.algorithm == "exact" and room > 0:
-            fit = improve(expect, fit, max_iter=room, history=history)
-        best = Search(fit, history)
-        stuck = not fit.too_costly and _did_not_leave(expect, fit, rng, settings.tol)
-        return replace(best, stuck=stuck)
+            found = improve(expect, found, max_iter=room, history=history)
+        best = SearchResult(found, history)
+        stuck = not found.too_costly and _is_stuck(expect, found, rng, settings.tol)
+        return best._replace(stuck=stuck)
     except KeyboardInterrupt:
         if best is not None:
-            return replace(best, interrupted=True)
+            return best._replace(interrupted=True)
         if history.model is None:
             raise
-        fit = Fit(history.model, expect(history.model), False)
-        return Search(fit, history, interrupted=True)
+        found = ExactFit(history.model, expect(history.model), False)
+        return SearchResult(found, history, interrupted=True)
 
 
-def _start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
+def _exact_start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
     if not isinstance(settings.init, str):
         return settings.init
     begin = start.perturbed_mean_start if settings.init == "mean" else start.random_start
@@ -86,7 +402,8 @@ def _start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> 
 
 def _climb(
     i: int, expect: ExactExpectation, model: GaP, settings: Settings, history: History
-) -> Fit:
+) -> ExactFit:
+    """Run one start."""
     if settings.algorithm == "exact":
         # Every second start goes without the warm-up: it ends in other basins, and some of
         # these are higher.
@@ -94,32 +411,32 @@ def _climb(
         return fit_maximum(
             expect, model, max_iter=settings.max_iter, history=history, warm_up=warm_up
         )
-
-    def left(fit: Fit) -> float:
-        """What a short climb from here gains: EM may be slow rather than done."""
-        climb = fit_maximum(expect, fit.model, max_iter=25, history=History(), warm_up=0)
-        return climb.expectation.log_likelihood - fit.expectation.log_likelihood
-
     step = STEPS[settings.algorithm]
     if expect.learn_alpha:
         plan_sizes(expect, model)  # refuses, before the first E-step, what would take too long
-        step = em_c_alpha_step(expect)
-    return fit_em(
-        expect,
-        model,
-        step,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        history=history,
-        left=left,
+        step = partial(em_c_alpha_step, expect)
+    limit = settings.tol * expect.n_tokens
+    fits = run_em(
+        expect, model, step, max_iter=settings.max_iter, tol=settings.tol, history=history
     )
+    for found in fits:
+        rounding = ROUNDING * abs(found.expectation.log_likelihood)
+        if found.converged and _remaining_gain(expect, found) <= limit + rounding:
+            break
+    return found
 
 
-def _did_not_leave(
-    expect: ExactExpectation, fit: Fit, rng: np.random.Generator, tol: float
+def _remaining_gain(expect: ExactExpectation, found: ExactFit) -> float:
+    """Return what a short climb from here gains: EM may be slow rather than done."""
+    climb = fit_maximum(expect, found.model, max_iter=25, history=History(), warm_up=0)
+    return climb.expectation.log_likelihood - found.expectation.log_likelihood
+
+
+def _is_stuck(
+    expect: ExactExpectation, found: ExactFit, rng: np.random.Generator, tol: float
 ) -> bool:
-    """Whether all columns have one direction though a perturbed start would gain."""
-    model = fit.model
+    """Return whether all columns have one direction though a perturbed start would gain."""
+    model = found.model
     norms = model.column_norms
     if model.n_components == 1 or not (norms > 0).all():
         return False
@@ -131,315 +448,52 @@ def _did_not_leave(
             expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
         )
     except TooCostlyError:
-        return False  # what cannot be looked at is not said to be better
-    gain = other.expectation.log_likelihood - fit.expectation.log_likelihood
+        return False  # nothing is known of what cannot be computed
+    gain = other.expectation.log_likelihood - found.expectation.log_likelihood
     return gain > max(tol * expect.n_tokens, 1e-6)
 
 
-_MOST_ENTRIES = 1e9
-
-
-class Note(NamedTuple):
-    """Something to warn of."""
-
-    message: str
-    category: type[Warning] = ConvergenceWarning
-
-
-@dataclass(frozen=True)
-class Task:
-    """What there is to fit."""
-
-    X: Any
-    """As it came, for the names of its features."""
-    counts: sp.csr_array
-    weights: Array | None
-    """How many times each sample counts, if not once."""
-    settings: Settings
-
-    def feature_counts(self) -> Array:
-        """Σ_n x_nf, (F,)."""
-        weights = np.ones(self.counts.shape[0]) if self.weights is None else self.weights
-        return np.asarray(self.counts.T @ weights)
-
-    def fingerprint(self) -> str:
-        """A hash of the data."""
-        return fingerprint(self.counts, self.weights)
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a fit leaves."""
-
-    model: GaP
-    history: History
-    converged: bool
-    notes: tuple[Note, ...] = ()
-    exact: tuple[float, Certificate] | None = None
-    """With exact moments: log p(X | W), and how near this is to a maximum."""
-    interrupted: bool = False
-
-
-def weigh(
-    counts: sp.csr_array, sample_weight: Any, settings: Settings
-) -> tuple[sp.csr_array, Array | None]:
-    """The samples that count, and how many times; with Monte Carlo each comes as often."""
-    if sample_weight is None:
-        return counts, None
-    weights = as_float(sample_weight, "sample_weight", "numbers, one for each sample")
-    if weights.shape != counts.shape[:1]:
-        raise InvalidInputError(
-            f"sample_weight must have shape {counts.shape[:1]}, one weight for each sample, "
-            f"but has shape {weights.shape}"
-        )
-    check_entries(weights, "sample_weight")
-    if not weights.any():
-        raise InvalidInputError("sample_weight is zero for every sample: nothing is left to fit")
-    if not settings.monte_carlo:
-        return counts[weights > 0], weights[weights > 0]
-    odd = np.flatnonzero(weights != np.floor(weights))
-    if odd.size:
-        raise InvalidInputError(
-            f"sample_weight[{odd[0]}] is {weights[odd[0]]:g}, but with "
-            f"algorithm={settings.algorithm!r} weights must be whole numbers, since a sample is "
-            "drawn for as many times as it counts; with exact moments any will do"
-        )
-    entries = float(np.diff(counts.indptr) @ weights)
-    if entries > _MOST_ENTRIES:
-        raise TooCostlyError(
-            f"sample_weight repeats samples to {entries:.2g} entries in all, but at most "
-            f"{_MOST_ENTRIES:.0e} can be drawn for: divide the weights by a common factor"
-        )
-    return counts[np.repeat(np.arange(weights.size), weights.astype(np.int64))], None
-
-
-def fit_task(
-    task: Task,
-    settings: Settings,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    checkpoint: Checkpoint | None,
-    begun: Tree | None,
-) -> Fitted:
-    """Fit by the algorithm of the settings, or go on from where a checkpoint `begun` it."""
-    try:
-        if settings.monte_carlo:
-            return Draws(task.counts, settings, rng, n_jobs, checkpoint)(begun)
-        if checkpoint is not None:
-            checkpoint.write({"rng": pack_rng(rng), "walk": None})
-        expect = ExactExpectation(task.counts, n_jobs, settings.learn_alpha, task.weights)
-        return integrate(expect, settings, rng)
-    except GapmfError:
-        if checkpoint is not None:
-            checkpoint.discard()  # a new fit would be refused again
-        raise
-
-
-class _Start(NamedTuple):
-    """A start that has ended."""
-
-    value: float
-    """The log-likelihood by which starts are compared."""
-    outcome: Outcome
-    history: History
-
-    def pack(self) -> Tree:
-        outcome = self.outcome
-        return {
-            "value": self.value,
-            "model": pack_model(outcome.model),
-            "converged": outcome.converged,
-            "alike": outcome.alike,
-            "history": self.history.pack(),
-        }
-
-    @classmethod
-    def unpack(cls, tree: Tree, history: History) -> _Start:
-        history.unpack(tree["history"])
-        outcome = Outcome(unpack_model(tree["model"]), tree["converged"], tree["alike"])
-        return cls(tree["value"], outcome, history)
-
-
-class Draws:
-    """A fit by Monte Carlo: all its starts.
-
-    Parameters
-    ----------
-    counts : csr_array, (N, F), checked
-    settings : Settings
-    rng : Generator
-    n_jobs : int, optional
-    checkpoint : Checkpoint, optional
-    """
-
-    def __init__(
-        self,
-        counts: sp.csr_array,
-        settings: Settings,
-        rng: np.random.Generator,
-        n_jobs: int | None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self._counts, self._settings, self._rng = counts, settings, rng
-        self._n_jobs, self._checkpoint = n_jobs, checkpoint
-        self._best: _Start | None = None
-        self._history = self._new_history()
-
-    def __call__(self, begun: Tree | None = None) -> Fitted:
-        """Fit, or go on from what a checkpoint holds. After Ctrl-C: with the model so far."""
-        interrupted = False
-        try:
-            self._all_starts(begun)
-        except KeyboardInterrupt:
-            if self._best is None and self._history.model is not None:
-                outcome = Outcome(self._history.model, False, False)
-                self._best = _Start(0.0, outcome, self._history)
-            if self._best is None:
-                raise
-            interrupted = True
-        assert self._best is not None
-        _, outcome, history = self._best
-        notes = self._notes(outcome, history, interrupted=interrupted)
-        return Fitted(outcome.model, history, outcome.converged, notes, interrupted=interrupted)
-
-    def _all_starts(self, begun: Tree | None) -> None:
-        first = 0
-        if begun is not None:
-            first = begun["start"]
-            if begun["best"] is not None:
-                self._best = _Start.unpack(begun["best"], self._new_history())
-        for i in range(first, self._settings.n_init):
-            outcome = self._one_start(i, begun if i == first else None)
-            many = self._settings.n_init > 1
-            value = self._value(outcome.model) if many else 0.0
-            if self._best is None or value > self._best.value:
-                self._best = _Start(value, outcome, self._history)
-            if self._history.stopped:
-                break
-
-    def _one_start(self, i: int, begun: Tree | None) -> Outcome:
-        self._history = history = self._new_history()
-        engine = LocalEngine(self._n_jobs)
-        if begun is None:
-            seed = int(self._rng.integers(2**64, dtype=np.uint64))
-            engine.load(self._counts, seed)
-        else:
-            seed = begun["seed"]
-            engine.load(self._counts, seed).state = State(begun["L"], begun["iteration"])
-            history.unpack(begun["history"])
-
-        def keep(make: Callable[[], Tree]) -> None:
-            assert self._checkpoint is not None
-            self._checkpoint.write_if_due(lambda: self._pack(i, seed, engine, history, make))
-
-        return monte_carlo.fit(
-            engine,
-            self._settings,
-            self._rng,
-            history,
-            keep if self._checkpoint is not None else None,
-            None if begun is None else begun["walk"],
-        )
-
-    def _pack(
-        self, i: int, seed: int, engine: LocalEngine, history: History, make: Callable[[], Tree]
-    ) -> Tree:
-        return {
-            "start": i,
-            "best": None if self._best is None else self._best.pack(),
-            "rng": pack_rng(self._rng),
-            "seed": seed,
-            "L": engine.state.L,
-            "iteration": engine.state.iteration,
-            "history": history.pack(),
-            "walk": make(),
-        }
-
-    def _new_history(self) -> History:
-        settings = self._settings
-        return History(settings.callbacks, score=self._value, every=settings.score_every)
-
-    def _value(self, model: GaP) -> float:
-        """The log-likelihood by which starts are compared: for all from the same seed."""
-        return comparison_log_likelihood(
-            self._counts, model, 0, self._n_jobs, n_particles=256
-        ).total
-
-    def _notes(self, outcome: Outcome, history: History, *, interrupted: bool) -> tuple[Note, ...]:
-        settings = self._settings
-        notes = []
-        if interrupted:
-            notes.append(_of_interruption(settings, len(history)))
-        elif settings.schedule != "paper" and not outcome.converged and not history.stopped:
-            notes.append(_of_max_iter(settings, len(history), "raise max_iter or tol"))
-        if outcome.alike:
-            notes.append(
-                Note(
-                    "the fit did not leave its symmetric starting point, nor did it from random "
-                    "ones: all components are the same but for noise, so that one may be enough"
-                )
-            )
-        return (*notes, *_of_alpha(settings, outcome.model))
-
-
-def integrate(expect: ExactExpectation, settings: Settings, rng: np.random.Generator) -> Fitted:
-    """A fit with exact moments."""
-    try:
-        found = search(expect, settings, rng)
-    except TooCostlyError as error:
-        raise TooCostlyError(
-            f"{error}; or draw instead of integrating, with algorithm='mcem-c'"
-        ) from error
-    fit = found.fit
-    return Fitted(
-        fit.model,
-        found.history,
-        fit.converged,
-        _notes_of_search(found, settings),
-        (fit.expectation.log_likelihood, certify(expect, fit.model, fit.expectation)),
-        found.interrupted,
-    )
-
-
-def _notes_of_search(found: Search, settings: Settings) -> tuple[Note, ...]:
-    fit, n_iter = found.fit, len(found.history)
-    notes = []
+def _exact_warnings(found: SearchResult, settings: Settings) -> tuple[FitWarning, ...]:
+    fitted, n_iter = found.fit, len(found.history)
+    warnings = []
     if found.interrupted:
-        notes.append(_of_interruption(settings, n_iter))
-    elif fit.too_costly:
-        notes.append(
-            Note(
+        warnings.append(_interruption(settings, n_iter))
+    elif fitted.too_costly:
+        warnings.append(
+            FitWarning(
                 f"{settings.algorithm} stopped after {n_iter} iterations, at a learned alpha "
-                f"beyond which {fit.too_costly}"
+                f"beyond which {fitted.too_costly}"
             )
         )
-    elif not fit.converged and not found.history.stopped:
+    elif not fitted.converged and not found.history.stopped:
         exact = settings.algorithm == "exact"
         advice = "raise max_iter" if exact else "raise max_iter or tol"
-        notes.append(_of_max_iter(settings, n_iter, advice))
+        warnings.append(_no_convergence(settings, n_iter, advice))
     if found.stuck:
-        notes.append(
-            Note(
+        warnings.append(
+            FitWarning(
                 "the fit did not leave its symmetric starting point: all components are the same "
                 "up to scale, and others are better; try another random_state or init='random'"
             )
         )
-    return (*notes, *_of_alpha(settings, fit.model))
+    return (*warnings, *_alpha_at_bound(settings, fitted.model))
 
 
-def _of_max_iter(settings: Settings, n_iter: int, advice: str) -> Note:
-    return Note(
+# Warnings of both.
+
+
+def _no_convergence(settings: Settings, n_iter: int, advice: str) -> FitWarning:
+    return FitWarning(
         f"{settings.algorithm} stopped after {n_iter} iterations before it converged: {advice}"
     )
 
 
-def _of_interruption(settings: Settings, n_iter: int) -> Note:
-    return Note(
+def _interruption(settings: Settings, n_iter: int) -> FitWarning:
+    return FitWarning(
         f"{settings.algorithm} was interrupted after {n_iter} iterations: this is the model so far"
     )
 
 
-def _of_alpha(settings: Settings, model: GaP) -> tuple[Note, ...]:
-    """A learned α at its bound."""
-    ended = alpha_bound_warning(model) if settings.learn_alpha else None
-    return (Note(ended, UserWarning),) if ended else ()
+def _alpha_at_bound(settings: Settings, model: GaP) -> tuple[FitWarning, ...]:
+    message = alpha_bound_warning(model) if settings.learn_alpha else None
+    return () if message is None else (FitWarning(message, UserWarning),)

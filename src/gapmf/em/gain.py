@@ -23,10 +23,10 @@ from gapmf.engines.base import Statistics
 from gapmf.model import GaP
 from gapmf.types import Array
 
-SWEEPS_A_DRAW = 2.0  # of the chains, as independent draws go
+SWEEPS_PER_DRAW = 2.0  # of the chains, as independent draws go
 
 
-class Point(NamedTuple):
+class EStep(NamedTuple):
     """A model and the statistics of an E-step there."""
 
     model: GaP
@@ -41,12 +41,12 @@ class Gain(NamedTuple):
     error: float
 
 
-def gain(a: Point, b: Point) -> Gain:
+def gain(a: EStep, b: EStep) -> Gain:
     """What the step from a to b gained."""
     n = a.statistics.n_draws / a.n_draws
     lower, upper = (n * _expected(s.statistics, a.model, b.model) for s in (a, b))
     # The difference of the bounds is noisy too, and may be negative when there is little of it.
-    variance = SWEEPS_A_DRAW * abs(upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
+    variance = SWEEPS_PER_DRAW * abs(upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
     return Gain(0.5 * (lower + upper), math.sqrt(variance))
 
 

@@ -1,15 +1,16 @@
-"""What a fit tells while it runs: one record an iteration, for callbacks and for the history."""
+"""The history of a fit: one record per iteration, for callbacks and for `history_`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -47,14 +48,14 @@ Callback = Callable[[Iteration], Any]
 class History:
     """Collects the records of a fit and calls the callbacks; the clock stops meanwhile.
 
-    `score` gives the log-likelihood of a model, which is asked for after every `every`-th
-    iteration (never, if that is 0) that comes without one.
+    `score` computes the log-likelihood of a model after every `every`-th iteration that comes
+    without one; never if `every` is 0.
     """
 
     def __init__(
         self,
         callbacks: Sequence[Callback] = (),
-        score: Callable[[GaP], float] | None = None,
+        score: Callable[[GaP], LogLikelihood] | None = None,
         every: int = 0,
     ) -> None:
         self._callbacks = tuple(callbacks)
@@ -68,13 +69,13 @@ class History:
         return len(self._rows)
 
     def add(self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0) -> bool:
-        """Note an iteration; True when a callback asks to stop."""
+        """Add an iteration; return True when a callback asks to stop."""
         self.model = model
         now = time.perf_counter()
         seconds = now - self._begin
         asked = self._every > 0 and (len(self._rows) + 1) % self._every == 0
         if asked and self._score is not None and np.isnan(log_likelihood):
-            log_likelihood = self._score(model)
+            log_likelihood = self._score(model).total
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
         record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model)
         answers = [callback(record) for callback in self._callbacks]
@@ -82,14 +83,9 @@ class History:
         self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
         return self.stopped
 
-    def pack(self) -> dict[str, Any]:
-        """What there is so far."""
-        K = self._rows[0][2].size if self._rows else 1
-        return self.arrays(K)
-
-    def unpack(self, tree: dict[str, Any]) -> None:
-        """Go on from there: the clock too."""
-        columns = (tree[name] for name in HISTORY)
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from the arrays of an earlier history, its clock included."""
+        columns = (arrays[name] for name in HISTORY)
         self._rows = [
             (float(seconds), int(n_sweeps), norms, float(value))
             for seconds, n_sweeps, norms, value in zip(*columns, strict=True)
@@ -97,7 +93,7 @@ class History:
         self._begin = time.perf_counter() - (self._rows[-1][0] if self._rows else 0.0)
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
-        """The history as arrays, one entry an iteration."""
+        """Return the history as arrays with one entry per iteration."""
         seconds, sweeps, norms, values = zip(*self._rows, strict=True) if self._rows else ([],) * 4
         return {
             "seconds": np.array(seconds, dtype=float),

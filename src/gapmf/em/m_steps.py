@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
+from gapmf.em.alpha import fit_alpha
 from gapmf.engines.base import Statistics
+from gapmf.model import GaP
 from gapmf.types import Array
 
 
@@ -33,3 +38,29 @@ def _divide(upper: Array, h_sum: Array) -> Array:
     with np.errstate(over="ignore"):
         W = np.divide(upper, h_sum, out=np.zeros_like(upper), where=(upper > 0) & (h_sum > 0))
     return np.where(np.isfinite(W), W, 0.0)
+
+
+def step_c(s: Statistics, model: GaP) -> GaP:
+    """One M-step of EM-C, α and β as they are."""
+    return GaP(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
+
+
+def step_ch(s: Statistics, model: GaP) -> GaP:
+    """One M-step of EM-CH; of EM-H too if s holds E[C | h]: w̃ Σ h v / [W̃h] = Σ c."""
+    return GaP(update_ch(s), model.alpha, model.beta)
+
+
+def step_c_alpha(s: Statistics, model: GaP, *, shared: bool) -> GaP:
+    """One M-step of EM-C for W and α together: the maximum of Q_C over both."""
+    assert s.sizes is not None
+    alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
+    return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
+
+
+def m_step_for(algorithm: str, learn_alpha: str | None) -> Callable[[Statistics, GaP], GaP]:
+    """Return the M-step of a Monte Carlo algorithm: statistics and a model in, a model out."""
+    if algorithm != "mcem-c":
+        return step_ch
+    if learn_alpha is None:
+        return step_c
+    return partial(step_c_alpha, shared=learn_alpha == "shared")

@@ -1,9 +1,4 @@
-"""How near a model is to a maximum of the likelihood, and what one column more would do.
-
-The maximum of the marginal likelihood itself.
-
-Moves from one maximum of the likelihood to a better one nearby.
-"""
+"""The maximum of the exact likelihood: a certificate, the climb, and moves to better maxima."""
 
 from __future__ import annotations
 
@@ -15,15 +10,8 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from gapmf.em.alpha import (
-    LARGEST,
-    SMALLEST,
-    Step,
-    lower_bound_step,
-    projected_alpha_slope,
-    with_alpha,
-)
-from gapmf.em.exact_em import Fit, em_c_step, fit_em
+from gapmf.em.alpha import LARGEST, SMALLEST, projected_alpha_slope, with_alpha
+from gapmf.em.exact_em import ExactFit, Step, em_c_step, lower_bound_step, run_em
 from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.em.history import History
 from gapmf.em.start import from_shares, shares_of
@@ -93,7 +81,7 @@ def fit_maximum(
     history: History,
     warm_up: int = WARM_UP,
     beat: float = -np.inf,
-) -> Fit:
+) -> ExactFit:
     """Climb from `model` to a maximum by a quasi-Newton method on the exact gradient.
 
     A few iterations of EM-C come first: they choose the basin more wisely, most of the time,
@@ -104,11 +92,12 @@ def fit_maximum(
     if expect.n_tokens == 0:
         model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
         history.add(model, 0.0)
-        return Fit(model, expect(model), not history.stopped)
+        return ExactFit(model, expect(model), not history.stopped)
     last = len(history) + max_iter
     n_warm = min(warm_up, max_iter)
-    step = lower_bound_step(expect) if expect.learn_alpha else em_c_step
-    fit = fit_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history)
+    step = partial(lower_bound_step, expect) if expect.learn_alpha else em_c_step
+    # No remaining gain is below a negative tolerance, so the first fit comes after n_warm steps.
+    fit = next(run_em(expect, model, step, max_iter=n_warm, tol=-1.0, history=history))
     problem = _Problem(expect, fit.model, history)
     u, value, at_the_top = problem.variables(fit.model), np.inf, False
     while not (at_the_top or history.stopped or len(history) >= last - 1):
@@ -118,7 +107,7 @@ def fit_maximum(
         at_the_top = gain < 1e-7
         u = problem.normalised(np.asarray(result.x))
         best = problem.model(u)
-        fit = Fit(best, expect(best), False)
+        fit = ExactFit(best, expect(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
         if problem.keep_away(best.alpha):  # from what was too costly, not from what is beside it
@@ -130,14 +119,14 @@ def fit_maximum(
             if moved:  # the rest follows
                 u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
-        return Fit(history.model, expect(history.model), False)
+        return ExactFit(history.model, expect(history.model), False)
     if len(history) < last and not fit.too_costly:
         fit = _polished(expect, fit, step)
         history.add(fit.model, fit.expectation.log_likelihood)
     return fit._replace(converged=at_the_top and not (history.stopped or fit.too_costly))
 
 
-def _polished(expect: ExactExpectation, fit: Fit, step: Step) -> Fit:
+def _polished(expect: ExactExpectation, fit: ExactFit, step: Step) -> ExactFit:
     """The fit after one step more of EM, which cannot lose but for rounding."""
     model = step(fit.model, fit.expectation)
     try:
@@ -145,10 +134,10 @@ def _polished(expect: ExactExpectation, fit: Fit, step: Step) -> Fit:
     except TooCostlyError:
         return fit
     gained = after.log_likelihood >= fit.expectation.log_likelihood
-    return Fit(model, after, False) if gained else fit
+    return ExactFit(model, after, False) if gained else fit
 
 
-def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
+def _to_the_bound(expect: ExactExpectation, fit: ExactFit) -> tuple[ExactFit, bool]:
     """The fit with α at its upper bound where it grows without end, if that gains.
 
     On the way to infinity the likelihood flattens like 1/α, and the optimiser stops anywhere.
@@ -167,7 +156,7 @@ def _to_the_bound(expect: ExactExpectation, fit: Fit) -> tuple[Fit, bool]:
         return fit._replace(too_costly=str(error)), False
     if after.log_likelihood <= fit.expectation.log_likelihood:
         return fit, False
-    return Fit(model, after, False), True
+    return ExactFit(model, after, False), True
 
 
 class _Problem:
@@ -295,7 +284,9 @@ class _Problem:
 _SEED = 0.02  # the share of one feature from which a column is grown
 
 
-def improve(expect: ExactExpectation, fit: Fit, *, max_iter: int, history: History) -> Fit:
+def improve(
+    expect: ExactExpectation, fit: ExactFit, *, max_iter: int, history: History
+) -> ExactFit:
     """Exchange, level and regrow columns while it helps; the history ends with what is kept.
 
     max_iter bounds the iterations of all climbs of the whole model together, which are in the

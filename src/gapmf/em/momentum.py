@@ -1,14 +1,14 @@
 """EM with momentum: a step that remembers the steps before it.
 
-EM creeps along the directions in which the counts say little about C, by the same small factor
-step after step. A heavy ball adds up what is common to these steps, while the noise of Monte Carlo
-averages out of it. It rolls in log((α_k/β_k) w_fk) and log α_k: nothing becomes negative, and what
-is expected of a component does not depend on the scale of W.
+EM is slow along the directions in which the counts say little about C: it repeats nearly the same
+small step. Momentum (a heavy ball) adds up what these steps have in common, while the noise of
+Monte Carlo averages out. The steps are taken in log((α_k/β_k) w_fk) and in log α_k. So nothing
+becomes negative, and the scale of W does not matter.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,59 +18,44 @@ from gapmf.model import GaP
 from gapmf.types import Array
 
 
+@dataclass(frozen=True)
 class Momentum:
-    """Turns the steps of an EM into steps with momentum.
-
-    Parameters
-    ----------
-    mean_counts : array, (F,), optional
-        With it, models are kept at Σ_k (α_k/β_k) w_fk = v̄_f, as every M-step of EM-C does.
+    """The memory of a run's steps.
 
     Attributes
     ----------
     friction : float
-        The part of its last step that a step does not take again: in the long run the steps
-        are 1/friction times as long as those of EM.
+        The part of its last step that a step does not repeat. In the long run, steps become
+        1/friction times as long as those of EM.
     floor : float
-        The least share of a feature that a component keeps. EM multiplies, so an entry that
-        once was driven to next to nothing needs ages to return.
+        The smallest share of a feature that a component keeps. EM multiplies, so an entry that
+        has become tiny needs very many iterations to return.
+    factors : tuple of arrays (F, K) and (K,), or None
+        What the last step multiplied the means and α by; None before the first step.
     """
 
-    def __init__(self, mean_counts: Array | None) -> None:
-        self._mean_counts = np.empty(0) if mean_counts is None else mean_counts
-        self.friction = 1.0
-        self.floor = 0.0
-        self.rest()
+    friction: float
+    floor: float
+    factors: tuple[Array, Array] | None = None
 
-    def rest(self) -> None:
-        """Forget the steps so far."""
-        # What the last step multiplied means (F, K) and α (K,) by.
-        self._factors: tuple[Array, Array] | None = None
+    def step(self, before: GaP, em: GaP, mean_counts: Array) -> tuple[GaP, Momentum]:
+        """Return the model after `before`, from the one that EM proposes, and the new memory.
 
-    def step(self, before: GaP, em: GaP) -> GaP:
-        """The model after `before`, from the one that EM proposes."""
+        The factors' arrays are updated in place and handed on: this object must not be used
+        again. `mean_counts` (F,) keeps the model at Σ_k (α_k/β_k) w_fk = v̄_f, as every M-step
+        of EM-C does; an empty array does not.
+        """
         means = _means(em)
-        if self._factors is None:
-            self._factors = np.ones_like(means), np.ones_like(em.alpha)
-        factors, alpha_factors = self._factors
+        factors, alpha_factors = (
+            (np.ones_like(means), np.ones_like(em.alpha)) if self.factors is None else self.factors
+        )
         kept = 1.0 - self.friction
         alpha = em.alpha * np.clip(alpha_factors**kept, 1.0 / LARGEST_PUSH, LARGEST_PUSH)
-        # Not beyond where α is learned; what is given may be there already.
+        # Not beyond the bounds of a learned α; a given one may be there already.
         alpha = np.clip(alpha, np.minimum(SMALLEST, em.alpha), np.maximum(LARGEST, em.alpha))
-        roll_rows(means, _means(before), factors, kept, self.floor, self._mean_counts)
-        self._factors = factors, alpha / before.alpha
-        return GaP(means * (em.beta / alpha), alpha, em.beta)
-
-    def pack(self) -> dict[str, Any]:
-        """All that changes on the way."""
-        factors = None if self._factors is None else [part.copy() for part in self._factors]
-        return {"friction": self.friction, "floor": self.floor, "factors": factors}
-
-    def unpack(self, tree: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.friction, self.floor = tree["friction"], tree["floor"]
-        factors = tree["factors"]
-        self._factors = None if factors is None else (factors[0].copy(), factors[1].copy())
+        roll_rows(means, _means(before), factors, kept, self.floor, mean_counts)
+        model = GaP(means * (em.beta / alpha), alpha, em.beta)
+        return model, replace(self, factors=(factors, alpha / before.alpha))
 
 
 def _means(model: GaP) -> Array:

@@ -1,155 +1,170 @@
-"""Monte Carlo EM: MCEM-C, MCEM-H and MCEM-CH, on any engine."""
+"""Monte Carlo EM: MCEM-C, MCEM-H and MCEM-CH, on any engine, by any schedule.
+
+The state of a run goes in and comes out. History, callbacks and checkpoints belong to the caller.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gapmf.em import start
-from gapmf.em.alpha import fit_alpha
-from gapmf.em.history import History
-from gapmf.em.m_steps import update_c, update_ch
-from gapmf.em.schedules import Adaptive, MStep, Pace, Rule, Saem
+from gapmf.em.gain import EStep, gain
+from gapmf.em.m_steps import m_step_for
+from gapmf.em.schedules import (
+    Adaptive,
+    AdaptiveProgress,
+    Decision,
+    Paper,
+    Saem,
+    SaemProgress,
+    Schedule,
+    StoppingRule,
+)
 from gapmf.em.settings import Settings
-from gapmf.em.state import pack_model, unpack_model
-from gapmf.em.walk import Keep, Outcome, Walk
+from gapmf.em.start import are_alike
 from gapmf.engines.base import Engine, Statistics, Sweeps
 from gapmf.model import GaP
-from gapmf.types import Tree
 
-# An estimate is uncertain by about half a nat a parameter: a tenth of that is little.
-NATS_A_PARAMETER = 5e3  # times tol
-
-
-def _step_c(s: Statistics, model: GaP) -> GaP:
-    return GaP(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
+# An estimate is uncertain by about half a nat per parameter: a tenth of that is little.
+NATS_PER_PARAMETER = 5e3  # times tol
 
 
-def _step_ch(s: Statistics, model: GaP) -> GaP:
-    """A step of MCEM-CH; of MCEM-H too if s holds E[C | h]: w̃ Σ h v / [W̃h] = Σ c."""
-    return GaP(update_ch(s), model.alpha, model.beta)
+@dataclass(frozen=True)
+class RunState:
+    """Where a run is. With the engine's chains this is all that the next iteration needs."""
+
+    model: GaP
+    progress: AdaptiveProgress | SaemProgress | None
+    """The schedule's own record; None for the paper's schedule."""
+    n_iter: int = 0
+    n_sweeps: int = 0
+    window: Statistics | None = None
+    """The sum of all statistics of the present window."""
+    n_window: int = 0
+    """Its iterations so far."""
+    last: EStep | None = None
+    """The E-step that evaluated the window before."""
+    near_end: bool = False
+    """Whether the last decision was not simply to continue."""
+    n_restarts: int = 0
+    converged: bool = False
+    alike: bool = False
+    """Whether the run ended with components that are all the same."""
 
 
-def m_step(settings: Settings) -> MStep:
-    """From the statistics of an E-step to the next model."""
-    if settings.algorithm != "mcem-c":
-        return _step_ch
-    if settings.learn_alpha is None:
-        return _step_c
-    shared = settings.learn_alpha == "shared"
+def run(
+    engine: Engine, schedule: Schedule, state: RunState, *, max_iter: int
+) -> Iterator[RunState]:
+    """Run Monte Carlo EM from `state`, yielding the new state after every E-step.
 
-    def learn(s: Statistics, model: GaP) -> GaP:
-        assert s.sizes is not None
-        alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
-        return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
-
-    return learn
-
-
-def fit(
-    engine: Engine,
-    settings: Settings,
-    rng: np.random.Generator,
-    history: History,
-    keep: Keep | None = None,
-    begun: Tree | None = None,
-) -> Outcome:
-    """Fit by the schedule of the settings.
-
-    `keep` is offered, after every iteration, what there is to go on from, but for the engine's
-    state, the generator's and the history; these must be as they were when it is `begun`.
+    An E-step that evaluates a window is not an iteration: it leaves `n_iter` as it was.
     """
-    if settings.schedule == "paper":
-        if begun is None:
-            begun = {"model": pack_model(first_model(engine, settings, rng)), "n_sweeps": 0}
-        return Outcome(_fit_paper(engine, begun, settings, history, keep), False, False)
-    walk = _walk(engine, settings, rng, history, keep)
-    return walk.resume(begun) if begun else walk(first_model(engine, settings, rng))
+    while not state.converged and state.n_iter < max_iter:
+        if state.n_window == schedule.window_length(state.progress):
+            state = evaluate_window(engine, schedule, state)
+        else:
+            state = iterate(engine, schedule, state)
+        yield state
 
 
-def refit(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
-    """A short fit from a model that is given as `init`, by the adaptive schedule's steps."""
-    adaptive = dataclasses.replace(settings, schedule="adaptive", max_iter=10**6)
-    walk = _walk(engine, adaptive, rng, History())
-    return walk.short(first_model(engine, settings, rng))
-
-
-def _walk(
-    engine: Engine,
-    settings: Settings,
-    rng: np.random.Generator,
-    history: History,
-    keep: Keep | None = None,
-) -> Walk:
-    n_parameters = settings.alpha.size * int((engine.totals > 0).sum())
-
-    def restart() -> GaP:
-        return _start("random", engine, settings, rng)
-
-    return Walk(
-        engine,
-        _pace(engine, settings),
-        Rule(
-            a_sweep=settings.tol * float(engine.totals.sum()),
-            in_all=settings.tol * NATS_A_PARAMETER * n_parameters,
-        ),
-        sizes=settings.learn_alpha is not None,
-        restart=restart if isinstance(settings.init, str) and settings.init == "mean" else None,
-        max_iter=settings.max_iter,
-        history=history,
-        keep=keep,
-    )
-
-
-def _pace(engine: Engine, settings: Settings) -> Pace:
-    if settings.schedule == "saem":
-        return Saem(m_step(settings))
-    keeps_means = settings.algorithm == "mcem-c"
-    mean_counts = engine.totals / engine.n_samples if keeps_means else None
-    return Adaptive(m_step(settings), mean_counts, settings.alpha.size)
-
-
-def first_model(engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
-    """Where the chains start: the paper's point as it is, since Monte Carlo noise leaves it."""
-    if not isinstance(settings.init, str):
-        return GaP(settings.init, settings.alpha, settings.beta)
-    return _start(settings.init, engine, settings, rng)
-
-
-def _start(kind: str, engine: Engine, settings: Settings, rng: np.random.Generator) -> GaP:
-    mean_counts = engine.totals / engine.n_samples
-    if kind == "mean":
-        W = start.mean_start(mean_counts, settings.alpha, settings.beta)
+def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
+    """One iteration: an E-step at the present model, and the schedule's M-step."""
+    sweeps = schedule.sweeps(state.progress)
+    statistics = engine.advance(state.model, sweeps)
+    model, progress = schedule.step(state.progress, state.model, statistics)
+    if schedule.window_length(progress) is None:
+        window = None
     else:
-        W = start.random_start(mean_counts, settings.alpha, settings.beta, rng)
-    return GaP(W, settings.alpha, settings.beta)
+        window = statistics if state.window is None else state.window + statistics
+    return replace(
+        state,
+        model=model,
+        progress=progress,
+        n_iter=state.n_iter + 1,
+        n_sweeps=state.n_sweeps + sweeps.n_burn_in + sweeps.n_draws,
+        window=window,
+        n_window=state.n_window + 1,
+    )
 
 
-def _fit_paper(
-    engine: Engine, begun: Tree, settings: Settings, history: History, keep: Keep | None
-) -> GaP:
-    """The paper's protocol: so many iterations, each from the last draw of the one before.
+def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
+    """End a window: an E-step at the model it came to tells its gain; the schedule decides."""
+    assert state.window is not None
+    model = schedule.averaged_model(state.model, state.window)
+    sweeps = schedule.sweeps(state.progress)
+    here = EStep(model, engine.advance(model, sweeps), sweeps.n_draws)
+    before = state.last
+    state = replace(
+        state, n_sweeps=state.n_sweeps + sweeps.n_draws, window=None, n_window=0, last=here
+    )
+    if before is None:
+        return state
+    decision, progress = schedule.decide(state.progress, gain(before, here))
+    state = replace(state, progress=progress, near_end=decision is not Decision.CONTINUE)
+    if decision is Decision.CONTINUE:
+        return state
+    if decision is Decision.CONTINUE_FROM_AVERAGE:
+        return replace(state, model=model)
+    alike = are_alike(here.statistics, engine.n_samples)
+    return replace(state, model=model, converged=True, alike=alike)
 
-    MCEM-H needs H alone, so its C is an expectation by definition.
+
+def final_model(schedule: Schedule, state: RunState) -> GaP:
+    """Return the model of a run that has ended.
+
+    Without convergence it is the last model while the run is far from its end, where an average
+    lags behind, and the window's average near the end, where that has less noise.
     """
-    sweeps = Sweeps(
-        settings.n_draws,
-        settings.n_burn_in,
-        expectations=settings.algorithm == "mcem-h",
+    if state.converged or not state.near_end or state.window is None:
+        return state.model
+    return schedule.averaged_model(state.model, state.window)
+
+
+def refit_briefly(engine: Engine, schedule: Adaptive, model: GaP) -> GaP:
+    """Refit a model that is near its maximum: two windows to move, and one of little noise."""
+    progress = schedule.start()
+    for last in (False, False, True):
+        if last:
+            progress = schedule.reduce_noise(progress)
+        state = RunState(model, progress)
+        for _ in range(schedule.window_length(progress)):
+            state = iterate(engine, schedule, state)
+        assert isinstance(state.progress, AdaptiveProgress)
+        model, progress = state.model, state.progress
+    assert state.window is not None
+    return schedule.averaged_model(model, state.window)
+
+
+def make_schedule(settings: Settings, engine: Engine) -> Schedule:
+    """Make the schedule that the settings name, for the engine's data."""
+    m_step = m_step_for(settings.algorithm, settings.learn_alpha)
+    sizes = settings.learn_alpha is not None
+    if settings.schedule == "paper":
+        # MCEM-H needs H alone, so its C is an expectation by definition.
+        expectations = settings.algorithm == "mcem-h"
+        return Paper(m_step, Sweeps(settings.n_draws, settings.n_burn_in, expectations, sizes))
+    if settings.schedule == "saem":
+        return Saem(m_step, _stopping_rule(settings, engine), sizes)
+    return adaptive_schedule(settings, engine)
+
+
+def adaptive_schedule(settings: Settings, engine: Engine) -> Adaptive:
+    """Make the adaptive schedule, whichever the settings name."""
+    keeps_means = settings.algorithm == "mcem-c"
+    return Adaptive(
+        m_step_for(settings.algorithm, settings.learn_alpha),
+        _stopping_rule(settings, engine),
+        mean_counts=engine.totals / engine.n_samples if keeps_means else np.empty(0),
+        n_components=settings.alpha.size,
         sizes=settings.learn_alpha is not None,
     )
-    step = m_step(settings)
-    model, n_sweeps = unpack_model(begun["model"]), begun["n_sweeps"]
 
-    def pack() -> Tree:
-        return {"model": pack_model(model), "n_sweeps": n_sweeps}
 
-    while len(history) < settings.max_iter:
-        model = step(engine.advance(model, sweeps), model)
-        n_sweeps += sweeps.n_burn_in + sweeps.n_draws
-        if history.add(model, n_sweeps=n_sweeps):
-            break
-        if keep is not None:
-            keep(pack)
-    return model
+def _stopping_rule(settings: Settings, engine: Engine) -> StoppingRule:
+    n_parameters = settings.alpha.size * int((engine.totals > 0).sum())
+    return StoppingRule(
+        per_sweep=settings.tol * float(engine.totals.sum()),
+        in_all=settings.tol * NATS_PER_PARAMETER * n_parameters,
+    )

@@ -1,261 +1,272 @@
-"""Schedules of Monte Carlo EM that watch what they gain: "adaptive" and "saem".
+"""Schedules of Monte Carlo EM: the sweeps of an iteration, its step, and when to stop.
 
-Both go in windows of iterations, and decide between two of them how to go on: see `walk`.
+A schedule is a set of constants; what changes during a run is its progress, a small frozen record
+that goes into each method and comes out of it. "adaptive" and "saem" divide a run into windows of
+iterations. After each window they decide, from what it gained in log-likelihood, how to go on.
+No decision reads a clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from gapmf.em.gain import Gain
 from gapmf.em.momentum import Momentum
-from gapmf.em.state import pack_statistics, unpack_statistics
-from gapmf.engines.base import Statistics
+from gapmf.engines.base import Statistics, Sweeps
 from gapmf.model import GaP
-from gapmf.types import Array, Tree
+from gapmf.types import Array
 
-MStep = Callable[[Statistics, GaP], GaP]
+MStep: TypeAlias = Callable[[Statistics, GaP], GaP]
 
-ERRORS = 2.0  # a gain below so many standard errors cannot be told from none
-MOST_DRAWS = 1024  # sweeps an iteration: what cannot be told from nothing then is not worth more
+N_ERRORS = 2.0  # a gain below this many standard errors cannot be told from nothing
+MAX_DRAWS = 1024  # sweeps per iteration; a gain that is still unclear then is not worth more
 SHORTEST_WINDOW = 20  # iterations
-WINDOW_PART = 8  # a later window is the way so far, divided by this
+WINDOW_FRACTION = 8  # a later window has the iterations so far, divided by this
 DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
 
 
 @dataclass(frozen=True)
-class Rule:
-    """When to stop: what a window may gain at most, in nats.
+class StoppingRule:
+    """The largest gain of a window, in nats, at which a run stops.
 
-    `a_sweep` for each sweep of the window that moved the model, and not more than `in_all`
-    however many they are.
+    It is `per_sweep` times the sweeps of the window that moved the model, and at most `in_all`.
     """
 
-    a_sweep: float
+    per_sweep: float
     in_all: float
 
-    def met(self, gained: Gain, n_sweeps: float) -> bool:
-        """Whether so little was gained, surely."""
-        most = abs(gained.estimate) + ERRORS * gained.error
-        return most <= min(self.a_sweep * n_sweeps, self.in_all)
+    def is_met(self, gained: Gain, n_sweeps: float) -> bool:
+        """Return whether the gain is surely that small."""
+        largest = abs(gained.estimate) + N_ERRORS * gained.error
+        return largest <= min(self.per_sweep * n_sweeps, self.in_all)
 
 
-class Turn(Enum):
+class Decision(Enum):
     """How to go on after a window."""
 
-    ON = auto()
-    """From its last model."""
-    FROM_REST = auto()
-    """From its resting point."""
+    CONTINUE = auto()
+    CONTINUE_FROM_AVERAGE = auto()
     STOP = auto()
 
 
-class Pace(Protocol):
-    """How a schedule walks."""
+class Schedule(Protocol):
+    """What a run asks of its schedule. `progress` is the schedule's own record."""
 
-    n_iter: int
-    """Iterations of a window."""
-    n_draws: int
-    """Sweeps of an iteration."""
+    def start(self) -> Any:
+        """Return the progress at the beginning of a run."""
 
-    @property
-    def n_look(self) -> int:
-        """Sweeps that tell what a window gained."""
+    def sweeps(self, progress: Any) -> Sweeps:
+        """Return what the next E-step does."""
 
-    @property
-    def way(self) -> float:
-        """The sweeps of a window, each as far as it may move the model."""
+    def window_length(self, progress: Any) -> int | None:
+        """Return the iterations of the present window; None for one without end."""
 
-    def begin(self) -> None:
-        """Start at a new point."""
+    def step(self, progress: Any, model: GaP, statistics: Statistics) -> tuple[GaP, Any]:
+        """Return the next model, from an E-step at this one, and the new progress."""
 
-    def settle(self) -> None:
-        """Look for little noise rather than for new ways."""
+    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
+        """Return the model that a window came to, from its last model and all its statistics."""
 
-    def step(self, model: GaP, statistics: Statistics) -> GaP:
-        """The next model, from an E-step at this one."""
-
-    def resting_point(self, model: GaP, total: Statistics) -> GaP:
-        """What a window has come to: its last model, or what all its statistics say."""
-
-    def turn(self, gained: Gain, little: bool) -> Turn:
-        """What to do after a window that gained so much."""
-
-    def pack(self) -> Tree:
-        """All that changes on the way."""
-
-    def unpack(self, tree: Tree) -> None:
-        """Go on from there."""
+    def decide(self, progress: Any, gained: Gain) -> tuple[Decision, Any]:
+        """Return how to go on after a window, and the new progress."""
 
 
+def is_unclear(gained: Gain) -> bool:
+    """Return whether a gain cannot be told from nothing."""
+    return abs(gained.estimate) <= N_ERRORS * gained.error
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's schedule: the same sweeps in every iteration, and no stopping rule."""
+
+    m_step: MStep
+    fixed_sweeps: Sweeps
+
+    def start(self) -> None:
+        """Return None: nothing changes during a run."""
+
+    def sweeps(self, progress: None) -> Sweeps:
+        """Return the sweeps of every iteration."""
+        return self.fixed_sweeps
+
+    def window_length(self, progress: None) -> None:
+        """Return None: the run is one window without end."""
+
+    def step(self, progress: None, model: GaP, statistics: Statistics) -> tuple[GaP, None]:
+        """Return the next model."""
+        return self.m_step(statistics, model), None
+
+    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
+        """Return the last model."""
+        return model
+
+    def decide(self, progress: None, gained: Gain) -> tuple[Decision, None]:
+        """Return that the run goes on."""
+        return Decision.CONTINUE, None
+
+
+@dataclass(frozen=True)
+class AdaptiveProgress:
+    """Where a run of the adaptive schedule is."""
+
+    momentum: Momentum
+    n_draws: int = 1
+    """Sweeps per iteration."""
+    n_window: int = SHORTEST_WINDOW
+    """Iterations of the present window."""
+    n_steps: int = 0
+    """Iterations so far."""
+
+    def with_draws(self, n_draws: int) -> AdaptiveProgress:
+        """Return this progress with another number of sweeps, and the window that suits it."""
+        n_window = SHORTEST_WINDOW if n_draws == 1 else 2 * SHORTEST_WINDOW
+        # The less noise there is, the less of it a longer memory adds up.
+        momentum = replace(self.momentum, friction=0.25 if n_draws < 8 else 0.1)
+        return replace(self, momentum=momentum, n_draws=n_draws, n_window=n_window)
+
+
+@dataclass(frozen=True)
 class Adaptive:
-    """One sweep an iteration, with momentum, for as long as distance limits the progress.
+    """One sweep per iteration, with momentum, for as long as distance limits the progress.
 
-    Meanwhile a window is an eighth of the way so far. What it comes to is correlated with the
-    draws that judge it, which are those of the same chains: so a window appears to have gained
-    something, however long it is, and with many parameters more than `Rule` allows a short one.
+    Meanwhile a window is an eighth of the iterations so far. The draws that judge a window come
+    from the chains that made it, so it always seems to have gained something. With many
+    parameters, this is more than `StoppingRule` allows a short window.
 
-    When what a window gained cannot be told from nothing, noise limits the progress: the sweeps
-    of an iteration are doubled. At first no entry of W falls below a small share of its feature,
-    so that it may still return; when the rule has been met, it has to be met again without.
+    When the gain of a window cannot be told from nothing, noise limits the progress, and the
+    sweeps per iteration are doubled. At first, no entry of W falls below a small share of its
+    feature, so that it can return; when the stopping rule is met, this floor is removed and the
+    rule has to be met once more.
     """
 
-    def __init__(self, m_step: MStep, mean_counts: Array | None, n_components: int) -> None:
-        self._m_step = m_step
-        self._momentum = Momentum(mean_counts)
-        self._floor = 0.01 / n_components
-        self.begin()
+    m_step: MStep
+    stopping: StoppingRule
+    mean_counts: Array
+    """(F,): EM-C's invariant, see `Momentum.step`; empty for the other algorithms."""
+    n_components: int
+    sizes: bool
+    """Whether the M-step needs the histogram of L."""
 
-    def begin(self) -> None:
-        """Start at a new point."""
-        self._momentum.rest()
-        self._momentum.floor = self._floor
-        self._n_steps = 0
-        self._draw(1)
+    def start(self) -> AdaptiveProgress:
+        """Return the progress at the beginning of a run."""
+        return AdaptiveProgress(Momentum(0.25, 0.01 / self.n_components))
 
-    @property
-    def n_look(self) -> int:
-        """Sweeps that tell what a window gained."""
-        return self.n_draws
+    def sweeps(self, progress: AdaptiveProgress) -> Sweeps:
+        """Return what the next E-step does."""
+        return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
-    @property
-    def way(self) -> float:
-        """The sweeps of a window."""
-        return (self.n_iter + 1.0) * self.n_draws
+    def window_length(self, progress: AdaptiveProgress) -> int:
+        """Return the iterations of the present window."""
+        return progress.n_window
 
-    def settle(self) -> None:
-        """Look for little noise rather than for new ways."""
-        self._momentum.floor = 0.0
-        self._draw(4)
-        self.n_iter = SHORTEST_WINDOW
+    def step(
+        self, progress: AdaptiveProgress, model: GaP, statistics: Statistics
+    ) -> tuple[GaP, AdaptiveProgress]:
+        """Return EM's next model, with momentum."""
+        em = self.m_step(statistics, model)
+        model, momentum = progress.momentum.step(model, em, self.mean_counts)
+        return model, replace(progress, momentum=momentum, n_steps=progress.n_steps + 1)
 
-    def _draw(self, n_draws: int) -> None:
-        self.n_draws = n_draws
-        self.n_iter = SHORTEST_WINDOW if n_draws == 1 else 2 * SHORTEST_WINDOW
-        # The less noise there is, the less of it a longer memory adds up.
-        self._momentum.friction = 0.25 if n_draws < 8 else 0.1
+    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
+        """Return the M-step of all statistics of the window: their noise has averaged out."""
+        return self.m_step(window, model)
 
-    def step(self, model: GaP, statistics: Statistics) -> GaP:
-        """The next model, from an E-step at this one."""
-        self._n_steps += 1
-        return self._momentum.step(model, self._m_step(statistics, model))
+    def reduce_noise(self, progress: AdaptiveProgress) -> AdaptiveProgress:
+        """Return a progress that makes the present model precise instead of moving it far."""
+        momentum = replace(progress.momentum, floor=0.0)
+        return replace(replace(progress, momentum=momentum).with_draws(4), n_window=SHORTEST_WINDOW)
 
-    def resting_point(self, model: GaP, total: Statistics) -> GaP:
-        """What all statistics of the window say: their noise has averaged out."""
-        return self._m_step(total, model)
-
-    def turn(self, gained: Gain, little: bool) -> Turn:
-        """What to do after a window that gained so much."""
-        unclear = abs(gained.estimate) <= ERRORS * gained.error
-        if self.n_draws == 1:
-            self.n_iter = max(SHORTEST_WINDOW, self._n_steps // WINDOW_PART)
-        if little or (unclear and self.n_draws >= MOST_DRAWS):
-            if not self._momentum.floor:
-                return Turn.STOP
-            self._momentum.floor = 0.0
-            return Turn.FROM_REST
+    def decide(self, progress: AdaptiveProgress, gained: Gain) -> tuple[Decision, AdaptiveProgress]:
+        """Return how to go on after a window, and the new progress."""
+        # The averaged model counts as one iteration more.
+        is_small = self.stopping.is_met(gained, (progress.n_window + 1.0) * progress.n_draws)
+        unclear = is_unclear(gained)
+        if progress.n_draws == 1:
+            n_window = max(SHORTEST_WINDOW, progress.n_steps // WINDOW_FRACTION)
+            progress = replace(progress, n_window=n_window)
+        if is_small or (unclear and progress.n_draws >= MAX_DRAWS):
+            if not progress.momentum.floor:
+                return Decision.STOP, progress
+            momentum = replace(progress.momentum, floor=0.0)
+            return Decision.CONTINUE_FROM_AVERAGE, replace(progress, momentum=momentum)
         if unclear:
-            self._draw(2 * self.n_draws)
-            return Turn.FROM_REST
-        return Turn.ON
-
-    def pack(self) -> Tree:
-        """All that changes on the way."""
-        return {
-            "n_draws": self.n_draws,
-            "n_iter": self.n_iter,
-            "n_steps": self._n_steps,
-            "momentum": self._momentum.pack(),
-        }
-
-    def unpack(self, tree: Tree) -> None:
-        """Go on from there."""
-        self.n_draws, self.n_iter = tree["n_draws"], tree["n_iter"]
-        self._n_steps = tree["n_steps"]
-        self._momentum.unpack(tree["momentum"])
+            return Decision.CONTINUE_FROM_AVERAGE, progress.with_draws(2 * progress.n_draws)
+        return Decision.CONTINUE, progress
 
 
+@dataclass(frozen=True)
+class SaemProgress:
+    """Where a run of stochastic approximation EM is."""
+
+    mean: Statistics | None = None
+    """The averaged statistics s̄."""
+    averaging: bool = False
+    n_draws: int = 1
+    """Sweeps per iteration."""
+    j: int = 1
+    """The next iteration of the window, from 1."""
+    effective_sweeps: float = 0.0
+    """The sum of the window's step sizes so far."""
+
+
+@dataclass(frozen=True)
 class Saem:
     """Stochastic approximation EM: statistics are averaged from iteration to iteration.
 
-    s̄ ← s̄ + γ (s − s̄). γ = 1, so there is no memory, and an iteration has one sweep, until the
-    gain of a window is little or cannot be told from nothing. From there γ = j^-0.75 in the j-th
-    iteration of a window, and when its gain cannot be told from nothing the sweeps of an
-    iteration are doubled: where γ went on falling instead, as in the textbook, steps would become
-    small before the maximum is near. What a window may gain is counted by the sum of its γ, the
-    number of full steps it is worth: small steps gain little anywhere.
+    s̄ ← s̄ + γ (s − s̄). At first γ = 1, so there is no memory, and an iteration has one sweep.
+    Once the gain of a window is small or unclear, γ = j^-0.75 in the j-th iteration of a window,
+    and when the gain of a window is unclear the sweeps per iteration are doubled. (In the textbook
+    γ keeps falling; the steps would then become small before the maximum is near.) The stopping
+    rule counts the sum of the window's γ, the number of full steps that it is worth, since small
+    steps gain little anywhere.
     """
 
-    n_iter = SHORTEST_WINDOW
+    m_step: MStep
+    stopping: StoppingRule
+    sizes: bool
+    """Whether the M-step needs the histogram of L."""
 
-    def __init__(self, m_step: MStep) -> None:
-        self._m_step = m_step
-        self.begin()
+    def start(self) -> SaemProgress:
+        """Return the progress at the beginning of a run."""
+        return SaemProgress()
 
-    def begin(self) -> None:
-        """Start at a new point."""
-        self._mean: Statistics | None = None
-        self._averaging = False
-        self.n_draws = 1
-        self._rewind()
+    def sweeps(self, progress: SaemProgress) -> Sweeps:
+        """Return what the next E-step does."""
+        return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
-    def _rewind(self) -> None:
-        self._j = 1
-        self._way = 0.0
+    def window_length(self, progress: SaemProgress) -> int:
+        """Return the iterations of a window."""
+        return SHORTEST_WINDOW
 
-    @property
-    def n_look(self) -> int:
-        """Sweeps that tell what a window gained."""
-        return self.n_draws
+    def step(
+        self, progress: SaemProgress, model: GaP, statistics: Statistics
+    ) -> tuple[GaP, SaemProgress]:
+        """Return the M-step of the averaged statistics."""
+        size = progress.j**-DAMPING if progress.averaging else 1.0
+        mean = progress.mean
+        mean = statistics if mean is None else mean.moved_to(statistics, size)
+        progress = replace(
+            progress,
+            mean=mean,
+            j=progress.j + 1,
+            effective_sweeps=progress.effective_sweeps + size,
+        )
+        return self.m_step(mean, model), progress
 
-    @property
-    def way(self) -> float:
-        """The sum of the window's γ."""
-        return self._way
-
-    def settle(self) -> None:
-        """Look for little noise rather than for new ways."""
-        self._averaging = True
-        self._rewind()
-
-    def step(self, model: GaP, statistics: Statistics) -> GaP:
-        """The next model, from an E-step at this one."""
-        size = self._j**-DAMPING if self._averaging else 1.0
-        self._mean = statistics if self._mean is None else self._mean.moved_to(statistics, size)
-        self._j += 1
-        self._way += size
-        return self._m_step(self._mean, model)
-
-    def resting_point(self, model: GaP, total: Statistics) -> GaP:
-        """The last model of the window."""
+    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
+        """Return the last model of the window: it is an average already."""
         return model
 
-    def turn(self, gained: Gain, little: bool) -> Turn:
-        """What to do after a window that gained so much."""
-        unclear = abs(gained.estimate) <= ERRORS * gained.error
-        if self._averaging and (little or (unclear and self.n_draws >= MOST_DRAWS)):
-            return Turn.STOP
-        if self._averaging and unclear:
-            self.n_draws *= 2
-        self._averaging = self._averaging or little or unclear
-        self._rewind()
-        return Turn.ON
-
-    def pack(self) -> Tree:
-        """All that changes on the way."""
-        return {
-            "mean": pack_statistics(self._mean),
-            "averaging": self._averaging,
-            "n_draws": self.n_draws,
-            "j": self._j,
-            "way": self._way,
-        }
-
-    def unpack(self, tree: Tree) -> None:
-        """Go on from there."""
-        self._mean = unpack_statistics(tree["mean"])
-        self._averaging, self.n_draws = tree["averaging"], tree["n_draws"]
-        self._j, self._way = tree["j"], tree["way"]
+    def decide(self, progress: SaemProgress, gained: Gain) -> tuple[Decision, SaemProgress]:
+        """Return how to go on after a window, and the new progress."""
+        is_small = self.stopping.is_met(gained, progress.effective_sweeps)
+        unclear, averaging = is_unclear(gained), progress.averaging
+        if averaging and (is_small or (unclear and progress.n_draws >= MAX_DRAWS)):
+            return Decision.STOP, progress
+        n_draws = progress.n_draws * (2 if averaging and unclear else 1)
+        averaging = averaging or is_small or unclear
+        return Decision.CONTINUE, SaemProgress(progress.mean, averaging, n_draws)

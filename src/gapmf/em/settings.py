@@ -1,4 +1,4 @@
-"""The estimator's parameters, checked: what a fit reads instead of what a user wrote."""
+"""The parameters of a fit, checked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that the constructor stored untouched, checked and in its final form."""
+    """What a fit depends on, checked and in its final form."""
 
     algorithm: str
     alpha: Array
@@ -51,11 +51,7 @@ class Settings:
     init: str | Array
     """One of `STARTS`, or W (F, K) to start from."""
     n_init: int
-    smoothing: float
-    prune_tol: float
     score_every: int
-    verbose: int
-    callbacks: tuple[Any, ...]
 
     @property
     def monte_carlo(self) -> bool:
@@ -64,7 +60,7 @@ class Settings:
 
 
 def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
-    """Settings from the constructor's parameters, for these counts."""
+    """Make settings from the parameters of the estimator, for these counts."""
     K = check_whole(given["n_components"], "n_components")
     algorithm = check_option(given["algorithm"], ALGORITHMS, "algorithm")
     monte_carlo = algorithm in MONTE_CARLO
@@ -86,11 +82,7 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         tol=check_number(given["tol"], "tol", least=0.0),
         init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
         n_init=n_init,
-        smoothing=check_smoothing(given["smoothing"]),
-        prune_tol=check_number(given["prune_tol"], "prune_tol", least=0.0),
         score_every=check_whole(given["score_every"], "score_every", least=0),
-        verbose=check_verbose(given["verbose"]),
-        callbacks=_check_callbacks(given["callbacks"]),
     )
 
 
@@ -151,11 +143,12 @@ def check_smoothing(value: Any) -> float:
 
 
 def check_verbose(value: Any) -> int:
-    """How much to tell: a whole number, or a bool."""
+    """Return the verbosity: a whole number, or a bool."""
     return int(value) if isinstance(value, bool) else check_whole(value, "verbose", least=0)
 
 
-def _check_callbacks(callbacks: Any) -> tuple[Any, ...]:
+def check_callbacks(callbacks: Any) -> tuple[Any, ...]:
+    """Return the callbacks as a tuple."""
     callbacks = () if callbacks is None else callbacks
     if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
         raise InvalidInputError(

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.em import monte_carlo
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit import search
+from gapmf.em.monte_carlo import adaptive_schedule, refit_briefly
 from gapmf.em.settings import Settings
 from gapmf.em.start import from_shares, shares_of
 from gapmf.engines.local import LocalEngine
@@ -52,21 +52,15 @@ class Refit:
         else:
             self._expect = ExactExpectation(counts, n_jobs, settings.learn_alpha)
 
-    def __call__(self, model: GaP) -> GaP:
-        """The model that a fit from this one ends at."""
+    def fit(self, model: GaP) -> GaP:
+        """Return the model that a short fit from this one ends at."""
         settings = dataclasses.replace(
-            self._settings,
-            init=model.W,
-            alpha=model.alpha,
-            beta=model.beta,
-            n_init=1,
-            callbacks=(),
+            self._settings, init=model.W, alpha=model.alpha, beta=model.beta, n_init=1
         )
-        rng = np.random.default_rng(self._seed)
         if not settings.monte_carlo:
-            return search(self._expect, settings, rng).fit.model
+            return search(self._expect, settings, np.random.default_rng(self._seed)).fit.model
         self._engine.state = self._begin
-        return monte_carlo.refit(self._engine, settings, rng)
+        return refit_briefly(self._engine, adaptive_schedule(settings, self._engine), model)
 
     def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
         """log p of the fitted counts, or of others."""

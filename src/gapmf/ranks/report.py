@@ -11,9 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.csr import only_features
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.settings import Settings
+from gapmf.errors import InvalidInputError
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.ranks.refit import Refit, monte_carlo_error
+from gapmf.ranks.score_test import score as score_test
 from gapmf.types import Array
 
 
@@ -131,7 +136,7 @@ class BackwardElimination:
 
     def without(self, full: Candidate, k: int) -> Candidate:
         """The refitted model without component k."""
-        return self.worth(self._refit(self._refit.without(full.model, k)))
+        return self.worth(self._refit.fit(self._refit.without(full.model, k)))
 
     def loss(self, full: Candidate, less: Candidate) -> float:
         """The loss beyond what is allowed: negative if the smaller model is to be preferred."""
@@ -205,7 +210,7 @@ def report_on(
         return _of_one(refit, model, price, score, held_out=X_test is not None)
     refit.set_precision(model, price / 16.0)
     # From the same short fit as the smaller models, so that what such a fit leaves cancels.
-    full = elimination.worth(refit(model))
+    full = elimination.worth(refit.fit(model))
     first = [elimination.without(full, k) for k in range(K)]
     cost, cost_error = _losses(full.fitted, [w.fitted for w in first])
     held_out = held_out_error = None
@@ -261,7 +266,7 @@ def _of_one(
     return RankReport(
         rank=1,
         keep=np.ones(1, dtype=bool),
-        model=refit(model),
+        model=refit.fit(model),
         models=(),
         norm=model.column_norms,
         share=model.shares,
@@ -293,3 +298,32 @@ def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Arra
     # By what all samples may err together, both models err alike.
     errors = [monte_carlo_error(ll) for ll in (full, *less)]
     return loss, np.array([math.hypot(errors[0], error) for error in errors[1:]])
+
+
+def make_report(
+    model: GaP,
+    counts: sp.csr_array,
+    settings: Settings,
+    *,
+    X_test: sp.csr_array | None,
+    seed: int,
+    n_jobs: int | None,
+    feature_names: NDArray[Any] | None = None,
+) -> RankReport:
+    """Make the rank report of a model that was fitted to these counts with these settings."""
+    refit = Refit(counts, settings, n_jobs, seed)
+    seen = refit.mean_counts > 0
+    if X_test is not None:
+        if X_test.shape[0] < 2:
+            raise InvalidInputError(
+                "X_test must have two samples or more, but has one: the error of a difference "
+                "comes from how it varies from sample to sample"
+            )
+        X_test = only_features(X_test, seen)
+    if settings.monte_carlo:
+        test = score_test(counts, model, seed, n_jobs)
+    else:
+        test = ExactExpectation(counts, n_jobs).score(model)
+    n_parameters = int(seen.sum()) + (settings.learn_alpha == "component")
+    report = report_on(refit, model, n_parameters=n_parameters, X_test=X_test, score=test)
+    return dataclasses.replace(report, feature_names=feature_names)

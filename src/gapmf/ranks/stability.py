@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,12 @@ class Stability:
         return "\n".join(lines)
 
 
-def compare(model: GaP, others: Sequence[GaP], n_features: int) -> Stability:
+def compare(
+    model: GaP,
+    others: Sequence[GaP],
+    n_features: int,
+    feature_names: NDArray[Any] | None = None,
+) -> Stability:
     """The stability of a model's components in other fits of the same number of features."""
     p = _directions(model)
     K = model.n_components
@@ -111,6 +117,7 @@ def compare(model: GaP, others: Sequence[GaP], n_features: int) -> Stability:
         weights=np.take_along_axis(p.T, top, axis=1),
         weight_intervals=_quantiles(weights),
         matches=matches,
+        feature_names=feature_names,
     )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from gapmf.files import replace_file
 from gapmf.output import Columns, to_csv, to_json, write_text
 from gapmf.reproduce.cache import ResultCache
+from gapmf.storage import write_atomically
 
 COLOURS = {"mcem-c": "#d62728", "mcem-h": "#2a9d3a", "mcem-ch": "#1f5fbf"}
 LABELS = {"mcem-c": "MCEM-C", "mcem-h": "MCEM-H", "mcem-ch": "MCEM-CH"}
@@ -152,7 +153,7 @@ def write_outcome(
     }
     write_text(to_json(content), folder / f"{name}.json")
     for suffix in (".png", ".svg"):
-        replace_file(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
+        write_atomically(folder / f"{name}{suffix}", lambda path: figure.savefig(path, dpi=150))
 
 
 def _rounded(columns: Columns) -> Columns:

@@ -1,0 +1,87 @@
+"""Checkpoints: the state of a fit, written from time to time, so that a killed fit can resume.
+
+The clock decides when a checkpoint is written, but never what a fit computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gapmf.errors import InvalidInputError, StorageError
+from gapmf.storage.archive import FilePath, read, read_header, write
+from gapmf.storage.state import to_tree
+from gapmf.types import Tree
+
+EVERY_SECONDS = 15.0
+_SHARE = 20.0  # at most one part in so many of the time is spent on writing
+
+
+class Checkpoint:
+    """The checkpoint file of a running fit.
+
+    `head` is what stays the same during the fit, and `version` that of gapmf. If the fit was
+    `resumed`, the file has progress in it already.
+    """
+
+    def __init__(self, path: FilePath, head: Tree, *, version: str, resumed: bool = False) -> None:
+        self._path, self._head, self._version = Path(path), head, version
+        self._next = 0.0
+        self._has_progress = resumed
+
+    def is_due(self) -> bool:
+        """Return whether the last state that was written is old enough to write another."""
+        return time.monotonic() >= self._next
+
+    def write_progress(self, state: Any) -> None:
+        """Write where the fit is."""
+        begin = time.monotonic()
+        self.write(state)
+        self._has_progress = True
+        end = time.monotonic()
+        self._next = end + max(EVERY_SECONDS, _SHARE * (end - begin))
+
+    def write(self, state: Any, *, finished: bool = False) -> None:
+        """Write a state that `to_tree` can convert."""
+        content = self._head | {"state": to_tree(state), "finished": finished}
+        write(self._path, "checkpoint", content, version=self._version)
+
+    def discard(self) -> None:
+        """Remove the file, unless it holds progress that could be resumed."""
+        if not self._has_progress:
+            self._path.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: FilePath, *, version: str) -> Tree:
+    """Read a checkpoint's head, "state" and "finished". Another version's is refused."""
+    header = read_header(path)
+    if header["kind"] == "checkpoint" and header["gapmf"] != version:
+        raise StorageError(
+            f"{path} is a checkpoint of gapmf {header['gapmf']}, and this is {version}: resume it "
+            "with that version, or remove the file and fit again"
+        )
+    content: Tree = read(path, "checkpoint")
+    return content
+
+
+def check_no_unfinished_fit(path: FilePath, *, version: str) -> None:
+    """Raise if there is a checkpoint of a fit that could be resumed."""
+    if Path(path).exists() and not read_checkpoint(path, version=version).get("finished"):
+        raise InvalidInputError(
+            f"{path} is the checkpoint of a fit that has not finished: resume it (in Python by "
+            "resume, on the command line by --resume), or remove the file to start again"
+        )
+
+
+def fingerprint(counts: Any, weights: Any = None) -> str:
+    """Return a hash of the data of a fit: counts in CSR form, and the weights of the samples."""
+    hasher = hashlib.sha256(repr(counts.shape).encode())
+    for array in (counts.indptr, counts.indices, counts.data):
+        hasher.update(array.astype("<i8").tobytes())
+    if weights is not None:
+        hasher.update(np.asarray(weights, dtype="<f8").tobytes())
+    return hasher.hexdigest()
