@@ -1,7 +1,7 @@
 """Draw docs/images/topics.png: components of the NIPS papers, as the README shows them.
 
-    gapmf fit docword.nips.txt.gz -k 20 -o nips.gapmf
-    python docs/images/topics.py nips.gapmf
+gapmf fit docword.nips.txt.gz -k 20 -o nips.gapmf
+python docs/images/topics.py nips.gapmf
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gapmf.errors import InvalidInputError
-from gapmf.files import check_folder, replace_file
+from gapmf.storage import check_parent_folder, write_atomically
 
 Columns = Mapping[str, Any]
 """Columns of equal length, by name: arrays or lists."""
@@ -25,7 +25,7 @@ def check_output(path: Path | None, suffixes: tuple[str, ...] = SUFFIXES) -> Non
         return
     if path.suffix.lower() not in suffixes:
         raise InvalidInputError(f"{path}: the name must end in {', '.join(suffixes)}")
-    check_folder(path)
+    check_parent_folder(path)
     if path.suffix.lower() == ".parquet":
         _parquet_writer()
 
@@ -35,7 +35,7 @@ def write_table(columns: Columns, path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         write = _parquet_writer()
-        replace_file(path, lambda temporary: write(columns, temporary))
+        write_atomically(path, lambda temporary: write(columns, temporary))
     elif suffix == ".json":
         write_text(to_json(to_records(columns)), path)
     else:
@@ -44,7 +44,7 @@ def write_table(columns: Columns, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write a text file. An earlier file is replaced when the new one is complete."""
-    replace_file(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+    write_atomically(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
 
 
 def to_csv(columns: Columns, delimiter: str = ",") -> str:

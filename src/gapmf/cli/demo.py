@@ -23,11 +23,10 @@ from sklearn.decomposition import NMF
 from gapmf.cli.files import echo_warnings
 from gapmf.counts import check_counts
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import replace_file
 from gapmf.likelihood.predictive import document_completion, split_tokens
 from gapmf.output import check_output
 from gapmf.ranks.report import RankReport
-from gapmf.storage import check_parent_folder, write_atomically
+from gapmf.storage import write_atomically
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SHADES = " ░▒▓█"

@@ -17,7 +17,6 @@ import typer
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
-from gapmf.storage import check_parent_folder, write_atomically
 
 
 def echo(message: str) -> None:

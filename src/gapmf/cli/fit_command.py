@@ -14,8 +14,8 @@ from gapmf.cli.inspect import topics_table
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.files import check_folder
 from gapmf.io import read
+from gapmf.storage import check_parent_folder
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
 
 def _check_output(output: Path, data: Path) -> None:
     """Refuse to overwrite a file that is not a model."""
-    check_folder(output)
+    check_parent_folder(output)
     if not output.exists():
         return
     if data.exists() and output.samefile(data):

@@ -82,7 +82,7 @@ def _load(request: Request) -> tuple[GammaPoissonMF, Table]:
     output = request.output
     check_output(output)
     for name, path in (("data", request.data), ("model", request.model)):
-        if output is not None and same_file(output, path):
+        if output and output.exists() and path.exists() and output.samefile(path):
             raise InvalidInputError(f"{output} is the {name}: name another file for the output")
     est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs)
     if request.smoothing is not None:

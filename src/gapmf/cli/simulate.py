@@ -18,6 +18,7 @@ from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
 from gapmf.output import check_output, write_text
+from gapmf.storage import check_parent_folder, write_atomically
 from gapmf.validation import check_number
 
 _DOCWORD = re.compile(r"docword.*\.txt(\.gz)?")

@@ -24,7 +24,6 @@ from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
 from gapmf.output import to_json, write_text
 from gapmf.parallel import for_each
-from gapmf.storage import write_atomically
 from gapmf.types import Array
 
 ALGORITHMS = ("mcem-c", "mcem-h", "mcem-ch")

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from gapmf.files import replace_file
 from gapmf.output import Columns, to_csv, to_json, write_text
 from gapmf.reproduce.cache import ResultCache
 from gapmf.storage import write_atomically
