@@ -6,13 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-fast check format clean
 
 demo: $(READY)
 	@$(BIN)/gapmf demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff check .

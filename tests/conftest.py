@@ -10,6 +10,31 @@ from hypothesis import settings
 settings.register_profile("gapmf", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("gapmf")
 
+# Whole fits, statistics over many problems, and commands: `make test-fast` leaves them out.
+SLOW = (
+    "cli/",
+    "em/test_learned_alpha",
+    "em/test_maximum",
+    "em/test_monte_carlo",
+    "kernels/test_gibbs",
+    "likelihood/test_estimators",
+    "likelihood/test_smc",
+    "ranks/",
+    "reproduce/",
+    "test_docs",
+    "test_nips",
+    "test_selection",
+    "test_sklearn",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark tests as slow by their files."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def nips_dir():

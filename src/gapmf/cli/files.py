@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -34,21 +32,6 @@ def echo_warnings(*, quiet: bool = False) -> Iterator[None]:
     for message in dict.fromkeys(str(warning.message) for warning in seen):
         if not quiet:
             echo(f"note: {message}")
-
-
-@contextmanager
-def on_ctrl_c(action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` when Ctrl-C is pressed, before KeyboardInterrupt is raised."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        action()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def read_for(est: GammaPoissonMF, path: Path, options: dict[str, Any]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import echo, echo_warnings, on_ctrl_c
+from gapmf.cli.files import echo, echo_warnings
 from gapmf.cli.inspect import topics_table
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
@@ -43,8 +43,7 @@ def run(
             f"{data}: {N:,} samples × {F:,} features, {table.counts.nnz:,} entries above 0, "
             f"{int(table.counts.sum()):,} counts, read in {time.perf_counter() - start:.1f} s"
         )
-    pressed: list[bool] = []
-    with echo_warnings(quiet=quiet), on_ctrl_c(lambda: pressed.append(True)):
+    with echo_warnings(quiet=quiet):
         if resume and checkpoint is not None and checkpoint.exists():
             changes = {name: parameters[name] for name in ("n_jobs", "verbose")}
             est = GammaPoissonMF.resume(checkpoint, table.counts, **changes)
@@ -54,7 +53,7 @@ def run(
     if table.feature_names is not None:
         est.feature_names_in_ = table.feature_names
     est.save(output)
-    if pressed:
+    if est.interrupted_:
         echo(f"stopped: the model so far, after {est.n_iter_} iterations, is in {output}")
     elif not quiet:
         seconds = time.perf_counter() - start
@@ -62,7 +61,7 @@ def run(
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
         Console(highlight=False).print(topics_table(est, n_top))
-    if pressed:
+    if est.interrupted_:
         raise KeyboardInterrupt
 
 

@@ -123,16 +123,12 @@ def _describe_model(est: Any) -> dict[str, Any]:
 
 
 def _describe_checkpoint(content: dict[str, Any]) -> dict[str, Any]:
-    state = content["state"]
-    done = 0
-    if isinstance(state, dict):
-        of_fit = state.get("fitted", {}).get("history_") if content["finished"] else None
-        history = of_fit or state.get("history")
-        done = len(history["seconds"]) if isinstance(history, dict) else 0
+    state, run = content["state"], content["state"].get("monte_carlo")
+    n_iter = state["n_iter_"] if content["finished"] else run["run"]["n_iter"] if run else 0
     return {
         "kind": "checkpoint",
         "finished": bool(content["finished"]),
-        "iterations": done,
+        "iterations": n_iter,
         "parameters": _shorten(content["parameters"]),
     }
 

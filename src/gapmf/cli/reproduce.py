@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gapmf.cli.files import echo, on_ctrl_c
+from gapmf.cli.files import echo
 from gapmf.errors import InvalidInputError
 from gapmf.parallel import check_n_jobs
 from gapmf.reproduce import FIGURES, Options, ResultCache, reproduce
@@ -34,13 +36,20 @@ def run(figure: str, folder: Path, options: Options, jobs: int, *, quick: bool) 
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bar:
         cache = ResultCache(folder / "results", check_n_jobs(jobs), _Progress(bar))
-        with on_ctrl_c(cache.stop.set):
-            try:
-                for name in names:
-                    reproduce(name, folder, options, quick=quick, cache=cache, report=echo)
-            except KeyboardInterrupt:
-                echo("run the same command again to continue: finished results are kept")
-                raise
+
+        def stop(*_: Any) -> None:  # in all threads, not only in the main one
+            cache.stop.set()
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            for name in names:
+                reproduce(name, folder, options, quick=quick, cache=cache, report=echo)
+        except KeyboardInterrupt:
+            echo("run the same command again to continue: finished results are kept")
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 class _Progress:
