@@ -194,7 +194,7 @@ def test_large_counts_are_refused_at_once_or_fitted():
         with pytest.raises(TooCostlyError):
             work()
     model = GaP(np.random.default_rng(0).gamma(1.0, 1e4, (6, 2)))
-    X = model.sample(20, random_state=1)  # a hundred thousand counts a sample
+    X = model.sample(20, random_state=1)  # a hundred thousand counts per sample
     assert np.isfinite(ExactExpectation(check_counts(X))(model).log_likelihood)
 
 

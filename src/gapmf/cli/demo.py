@@ -210,7 +210,7 @@ def _compared(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed:
         table.add_column(name, justify="right")
     for name, fitted in (("gapmf, 1 part", one), (f"gapmf, {_parts(est)}", est)):
         found = fitted.log_likelihood(test)
-        model = fitted._ask(test)[1]
+        model = fitted._check_samples(test)[1]
         completed = document_completion(test, model, random_state=seed, n_jobs=est.n_jobs)
         error = f"± {found.std_error:.1f}" if found.std_error else "(exact)"
         table.add_row(

@@ -51,7 +51,7 @@ def run(
     if table.feature_names is not None:
         est.feature_names_in_ = table.feature_names
     est.save(output)
-    interrupted = bool(est._interrupted)
+    interrupted = est.interrupted_
     if interrupted:
         echo(f"stopped: the model so far, after {est.n_iter_} iterations, is in {output}")
     elif not quiet:
