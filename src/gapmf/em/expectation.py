@@ -111,8 +111,8 @@ class ExactExpectation:
         other._pattern = other._meets = b""
         return other
 
-    def __call__(self, model: GaP) -> Expectation:
-        """The E-step at a model."""
+    def e_step(self, model: GaP) -> Expectation:
+        """Compute the E-step at a model."""
         works = self._works(model)
         K, rate = model.n_components, model.beta + model.column_norms
         c_sum, ratio = np.zeros((self.n_features, K)), np.zeros((self.n_features, K))

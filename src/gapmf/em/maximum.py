@@ -49,7 +49,7 @@ class Certificate:
 
 def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None) -> Certificate:
     """Return the certificate of a model for the data of `expect`; `at` is an E-step there."""
-    at = at or expect(model)
+    at = at or expect.e_step(model)
     mean, seen = expect.mean_counts, expect.mean_counts > 0
     with np.errstate(invalid="ignore"):  # inf · 0 where w is next to nothing
         gradient = at.gradient[seen] * (model.beta / model.alpha) * mean[seen, None]
@@ -92,7 +92,7 @@ def fit_maximum(
     if expect.n_tokens == 0:
         model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
         history.add(model, 0.0)
-        return ExactFit(model, expect(model), not history.stopped)
+        return ExactFit(model, expect.e_step(model), not history.stopped)
     last = len(history) + max_iter
     n_warm = min(warm_up, max_iter)
     step = partial(lower_bound_step, expect) if expect.learn_alpha else em_c_step
@@ -107,7 +107,7 @@ def fit_maximum(
         at_the_top = gain < 1e-7
         u = problem.normalised(np.asarray(result.x))
         best = problem.model(u)
-        fit = ExactFit(best, expect(best), False)
+        fit = ExactFit(best, expect.e_step(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
         if problem.keep_away(best.alpha):  # from what was too costly, not from what is beside it
@@ -119,7 +119,7 @@ def fit_maximum(
             if moved:  # the rest follows
                 u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
-        return ExactFit(history.model, expect(history.model), False)
+        return ExactFit(history.model, expect.e_step(history.model), False)
     if len(history) < last and not fit.too_costly:
         fit = _polished(expect, fit, step)
         history.add(fit.model, fit.expectation.log_likelihood)
@@ -130,7 +130,7 @@ def _polished(expect: ExactExpectation, fit: ExactFit, step: Step) -> ExactFit:
     """Return the fit after one more EM step, which cannot lose except by rounding."""
     model = step(fit.model, fit.expectation)
     try:
-        after = expect(model)
+        after = expect.e_step(model)
     except TooCostlyError:
         return fit
     gained = after.log_likelihood >= fit.expectation.log_likelihood
@@ -151,7 +151,7 @@ def _to_the_bound(expect: ExactExpectation, fit: ExactFit) -> tuple[ExactFit, bo
         return fit, False
     model = with_alpha(model, np.where(growing, LARGEST, model.alpha))
     try:
-        after = expect(model)
+        after = expect.e_step(model)
     except TooCostlyError as error:
         return fit._replace(too_costly=str(error)), False
     if after.log_likelihood <= fit.expectation.log_likelihood:
@@ -259,7 +259,7 @@ class _Problem:
             return np.inf, np.zeros(x.size)
         model = self.model(x)
         try:
-            at = self._expect(model)
+            at = self._expect.e_step(model)
         except TooCostlyError as error:
             self._refused = alpha, str(error)
             return np.inf, np.zeros(x.size)

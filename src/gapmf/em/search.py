@@ -62,7 +62,7 @@ def search(
             return best._replace(interrupted=True)
         if history.model is None:
             raise
-        found = ExactFit(history.model, expect(history.model), False)
+        found = ExactFit(history.model, expect.e_step(history.model), False)
         return SearchResult(found, history, interrupted=True)
 
 
