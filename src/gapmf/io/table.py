@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import re
 import zlib
@@ -71,7 +72,7 @@ def as_names(names: Iterable[Any]) -> Names:
 
 def to_counts(matrix: Any, name: str) -> sp.csr_array:
     """Return a matrix from a file as counts; unlike `check_counts`, it may be empty."""
-    n_counts = getattr(matrix, "nnz", 0)
+    n_counts = matrix.nnz if hasattr(matrix, "nnz") else math.prod(matrix.shape)
     for side, what in zip(matrix.shape, ("rows", "columns"), strict=False):
         if side > min(_FREE_SIDE + _SIDE_PER_COUNT * n_counts, _LARGEST_SIDE):
             raise ReadError(
