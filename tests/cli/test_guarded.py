@@ -91,7 +91,7 @@ def test_tables_of_other_manners(folder):
     assert "süß" in done.stdout
     done = run("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header", cwd=folder)
     assert "2 samples × 2 features" in done.stderr
-    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="--no-header")
+    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="set the option `header`")
 
 
 def test_smoothing_can_be_asked_for_later(folder):
@@ -126,10 +126,19 @@ def test_triplets_by_other_names(folder):
     done = run("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2, cwd=folder)
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
-    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --layout 'triplets'")
+    fails(
+        "fit",
+        "odd.csv",
+        "-k",
+        1,
+        "-o",
+        "o.gapmf",
+        cwd=folder,
+        said="set the option `layout` to triplets",
+    )
 
 
 def test_advice_is_in_the_words_of_the_command_line(folder):
     fails("fit", "no.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="no.csv: No such file")
     (folder / "half.csv").write_text("1,2\n3,4\n")
-    fails("fit", "half.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="say --header if they")
+    fails("fit", "half.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="set the option `header`")

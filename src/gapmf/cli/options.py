@@ -57,24 +57,18 @@ _READING: dict[str, Any] = {
 }
 
 
-_PYTHON = re.compile(
-    r"\b(algorithm|delimiter|encoding|format|header|layer|layout|max_iter|sample_names|smoothing|"
-    r"tol|transpose|vocab)=('[^']*'|\"[^\"]*\"|True|False|(?=,))"
-)
+_PYTHON = re.compile(r"\b(algorithm|max_iter|smoothing|tol)=('[^']*'|\"[^\"]*\"|(?=,))")
 
 
 def in_cli_words(message: str) -> str:
     """Advice that is written for Python, in the words of the command line.
 
-    >>> as_options("say header=False, delimiter=';' or sample_names=True")
-    "say --no-header, --delimiter ';' or --sample-names"
+    >>> as_options("try algorithm='em-c', or raise max_iter or tol")
+    "try --algorithm 'em-c', or raise --max-iter or --tol"
     """
 
     def option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-"), found[2]
-        if value in ("True", "False"):
-            return f"--{'' if value == 'True' else 'no-'}{name}"
-        return f"--{name} {value}".rstrip()
+        return f"--{found[1].replace('_', '-')} {found[2]}".rstrip()
 
     message = message.replace("raise max_iter or tol", "raise --max-iter or --tol")
     return _PYTHON.sub(option, message)
