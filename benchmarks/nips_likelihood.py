@@ -5,7 +5,7 @@
                                          [--model FILE] [--json FILE]
 
 A model is fitted first (adaptive schedule, one seed), or taken from a file; --model keeps it. For
-each estimator: the total and its standard error, in nats and in nats a token, the sum without the
+each estimator: the total and its standard error, in nats and in nats per token, the sum without the
 corrections for the logarithm (on average too small by "smc" and "importance", too large by
 "reverse": a bracket), the part of documents that is flagged, the time on two threads; and how far
 apart any two are in joint standard errors. With --on-a-fifth, the same on every fifth document,

@@ -11,7 +11,7 @@ from gapmf import GaP
 
 
 def simulate(seed, *, N, F, K, counts, alpha, spread):
-    """Counts of K components with Dirichlet(spread) directions and so many counts a sample."""
+    """Draw counts of K components with Dirichlet(spread) directions, `counts` per sample."""
     rng = np.random.default_rng(seed)
     directions = rng.dirichlet(np.full(F, spread), K).T
     return GaP(directions * counts / (K * alpha), alpha).sample(N, random_state=rng)

@@ -3,7 +3,7 @@
     python benchmarks/time_to_likelihood.py [--data DIR] [--seeds 5] [--json FILE]
 
 NIPS bag of words, K = 10, α = β = 1, one kernel, one thread. The paper's schedule (125 + 125
-sweeps an iteration) for 50 iterations, then the adaptive one until it stops; both clocks leave out
+sweeps per iteration) for 50 iterations, then the adaptive one until it stops; both clocks leave out
 the likelihood, which is computed afterwards from kept models. tomotopy's sweeps at K = 10 are
 timed in the same run, in turns, as a reference that does not depend on us. At the end: what a
 refit with a tenth of the tolerance gains, and what learned α gains.

@@ -97,6 +97,11 @@ def check(table, X=None):
     return table
 
 
+def names(table):
+    """The names of features and of samples, as lists."""
+    return [None if part is None else part.tolist() for part in table[1:]]
+
+
 def gives(X, path, **options):
     """Read a file, which must hold X."""
     return check(read(path, **options), X)

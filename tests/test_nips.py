@@ -38,7 +38,7 @@ def test_an_exact_fit_of_documents_gains_and_stays_sparse(nips):
         est = GammaPoissonMF(2, algorithm="em-c", max_iter=15, random_state=0, n_jobs=2).fit(docs)
     one = GaP(np.asarray(docs.mean(axis=0))[:, None])
     gain = est.log_likelihood_ - log_marginal_likelihood(docs, one).total
-    assert gain / docs.sum() > 0.01  # nats a token
+    assert gain / docs.sum() > 0.01  # nats per token
     assert (np.diff(est.history_["log_likelihood"]) > 0).all()
     np.testing.assert_allclose(
         est.components_.sum(axis=0), np.asarray(docs.mean(axis=0)), rtol=1e-12

@@ -27,7 +27,7 @@ _EXPORTS = {
     "split_joint_cost": "gapmf.likelihood.joint",
     "select_rank": "gapmf.selection",
     "fit_anndata": "gapmf.single_cell",
-    "read": "gapmf.io.reading",
+    "read": "gapmf.io",
     "Table": "gapmf.io.table",
 }
 _SUBMODULES = ("datasets", "errors")
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import gapmf.errors as errors
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
-    from gapmf.io.reading import read
+    from gapmf.io import read
     from gapmf.io.table import Table
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost

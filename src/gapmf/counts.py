@@ -65,8 +65,8 @@ def check_counts(
         )
     if kind == "LazyFrame":
         raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
-    if package in ("pandas", "polars") and kind == "DataFrame":
-        counts = _from_frame(X, package, name)
+    if is_frame(X):
+        counts = _from_frame(X, name)
     elif sp.issparse(X):
         counts = _from_sparse(X, None, name)
     else:
@@ -78,26 +78,34 @@ def check_counts(
             f"{name} is samples × features, W features × components: is one transposed?"
         )
     totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
+    _check_totals(totals, name)  # an empty row has its neighbour's first entry here: harmless
+    return counts
+
+
+def _check_totals(totals: NDArray[np.float64], name: str) -> None:
     if totals.max() > LARGEST_COUNT:
-        # reduceat gives an empty row its neighbour's first entry, which is in range by now
         raise InvalidInputError(
             f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
             "beyond what float64 counts exactly"
         )
-    return counts
 
 
-def _from_frame(frame: Any, package: str, name: str) -> sp.csr_array:
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame of pandas or polars."""
+    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    return package in ("pandas", "polars") and kind == "DataFrame"
+
+
+def _from_frame(frame: Any, name: str) -> sp.csr_array:
     """Counts from a pandas or polars frame, column by column: each keeps its own type."""
     _check_shape(frame.shape, name)
     labels = list(frame.columns)
-    if package == "pandas" and all(_plainly_sparse(dtype) for dtype in frame.dtypes):
+    if hasattr(frame, "iloc") and all(_plainly_sparse(dtype) for dtype in frame.dtypes):
         return _from_sparse(frame.sparse.to_coo(), labels, name)
     columns, rows, bad = [], [], []
     for f in range(len(labels)):
-        column = frame.iloc[:, f] if package == "pandas" else frame.to_series(f)
-        values = _column_values(column, package)
-        at = _first_bad(values)
+        values = column_values(frame, f)
+        at = first_bad(values)
         if at is not None:
             bad.append((at, f, values[at]))
             continue
@@ -117,14 +125,16 @@ def _plainly_sparse(dtype: Any) -> bool:
     return fill is not None and fill == 0 and np.dtype(dtype.subtype).kind in "uif"
 
 
-def _column_values(column: Any, package: str) -> NDArray[Any]:
-    """A column of a frame as a NumPy array: numbers, or objects where there is something else."""
-    if package == "polars":
+def column_values(frame: Any, f: int) -> NDArray[Any]:
+    """Return column f of a pandas or polars frame: numbers, or objects if there are others."""
+    if not hasattr(frame, "iloc"):  # polars
+        column = frame.to_series(f)
         numbers_ = column.dtype.is_integer() or column.dtype.is_float()
         plain = numbers_ and str(column.dtype) not in ("Int128", "UInt128")
         if (plain or str(column.dtype) == "Boolean") and column.null_count() == 0:
             return np.asarray(column.to_numpy())
         return np.array([*column.to_list(), None], dtype=object)[:-1]
+    column = frame.iloc[:, f]
     plain_dtype = getattr(column.dtype, "numpy_dtype", None)  # of a nullable column
     if plain_dtype is not None and not column.isna().any():
         return np.asarray(column.to_numpy(dtype=plain_dtype))
@@ -185,11 +195,14 @@ def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr
         )
     if matrix.format not in ("csr", "csc"):
         matrix = matrix.tocoo()
-    if _first_bad(matrix.data) is not None:
+    if first_bad(matrix.data) is not None:
         cells = matrix.tocoo()
-        bad = np.flatnonzero(~_is_count(cells.data))
+        bad = np.flatnonzero(~is_count(cells.data))
         at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
         _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
+    if matrix.data.sum(dtype=np.float64) > LARGEST_COUNT:  # before duplicates may wrap around
+        cells = matrix.tocoo()
+        _check_totals(np.bincount(cells.row, weights=cells.data).astype(float), name)
     counts = sp.csr_array(matrix.astype(np.int64, copy=False))
     if not counts.has_canonical_format:
         counts = counts.copy()
@@ -205,7 +218,7 @@ def _from_dense(array: NDArray[Any], name: str) -> sp.csr_array:
     blocks = []
     for start in range(0, array.shape[0], n_rows):
         block = array[start : start + n_rows]
-        at = _first_bad(block.reshape(-1))
+        at = first_bad(block.reshape(-1))
         if at is not None:
             row, column = divmod(at, array.shape[1])
             _refuse(block[row, column], start + row, column, None, name)
@@ -213,14 +226,14 @@ def _from_dense(array: NDArray[Any], name: str) -> sp.csr_array:
     return blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks, format="csr"))
 
 
-def _first_bad(values: NDArray[Any]) -> int | None:
-    """The position of the first value that is not a count."""
-    good = _is_count(values)
+def first_bad(values: NDArray[Any]) -> int | None:
+    """Return the position of the first value that is not a count."""
+    good = is_count(values)
     return None if good.all() else int(good.argmin())
 
 
-def _is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of these are whole numbers from 0 to 2**53."""
+def is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which values are whole numbers from 0 to 2**53."""
     kind = values.dtype.kind
     if kind == "b":
         return np.ones(values.shape, dtype=bool)
@@ -259,7 +272,8 @@ def _fault(value: Any) -> str | None:
     return "too large" if number > LARGEST_COUNT else None
 
 
-def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
+def explain(value: Any, shown: str | None = None) -> str:
+    """Say why a value is not a count, and what to do; it is shown as it is, or as `shown`."""
     is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
     fault = _fault(value) or "not a number"
     is_text = isinstance(value, (str, bytes))  # NumPy's too, whose repr names their type
@@ -267,8 +281,9 @@ def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, nam
         value = value.item()
     elif is_text:
         value = str(value) if isinstance(value, str) else bytes(value)
-    shown = shorten(value)
+    return f"is {shown or shorten(value)} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
+
+
+def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
     label = "" if labels is None else f" (column {labels[column]!r})"
-    raise InvalidInputError(
-        f"{name}[{row}, {column}]{label} is {shown} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
-    )
+    raise InvalidInputError(f"{name}[{row}, {column}]{label} {explain(value)}")

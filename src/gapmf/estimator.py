@@ -150,6 +150,8 @@ class GammaPoissonMF(
         Number of iterations.
     converged_ : bool
         Whether the stopping rule was met.
+    interrupted_ : bool
+        Whether Ctrl-C ended the fit.
     history_ : dict of ndarray
         One entry per iteration: "seconds" and "n_sweeps" (both since the beginning), "norms" of
         shape (n_iter, n_components), and "log_likelihood" (nan where it was not computed).

@@ -23,14 +23,14 @@ def progress_bar(
         yield ()
         return
     with _new_bar() as bar:
-        callback = ProgressCallback(bar, bar.add_task(label, total=max_iter, text="starting"))
-        callback.max_iter, callback.prune_tol = max_iter, prune_tol
-        yield (callback,)
-        callback.end()
+        progress = FitProgress(bar, bar.add_task(label, total=max_iter, text="starting"))
+        progress.max_iter, progress.prune_tol = max_iter, prune_tol
+        yield (progress.show,)
+        progress.end()
 
 
-class ProgressCallback:
-    """A callback that shows where a fit is."""
+class FitProgress:
+    """Shows where a fit is; `show` is a callback."""
 
     max_iter: int
     prune_tol: float
@@ -39,7 +39,7 @@ class ProgressCallback:
         self._bar, self._task = bar, task
         self._value, self._text, self._n_iter = np.nan, "", 0
 
-    def __call__(self, record: Iteration) -> None:
+    def show(self, record: Iteration) -> None:
         """Show an iteration."""
         self._n_iter = record.iteration
         if np.isfinite(record.log_likelihood):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gapmf.errors import InvalidInputError
-from gapmf.io.h5ad import counts_of, warn_if_normalised
+from gapmf.io.matrices import counts_of, warn_if_normalised
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF

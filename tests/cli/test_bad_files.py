@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from commands import FIT, gapmf
 
-from gapmf.io.reading import FORMATS
+from gapmf.io import FORMATS
 from io_files import put
 
 MARKET = "%%MatrixMarket matrix coordinate integer general\n"
@@ -19,8 +19,14 @@ FILES = [
     ("docword.b.txt", "uci", "2\n5\nmany\n1 1 4\n", (), ", line 3: expected NNZ"),
     ("docword.c.txt.gz", "uci", gzip.compress(b"2\n5\n2\n1 1 4\n2 1 x\n"), (), ", line 5: "),
     ("docword.d.txt.gz", "uci", gzip.compress(b"2\n5\n2\n1 1 4\n")[:-9], (), ""),
-    ("a.mtx", "mtx", MARKET + "2 5 2\n1 1 4\n3 1 1\n", (), ", line 4: "),
-    ("b.mtx", "mtx", "1 1 4\n", (), ", line 1: "),
+    (
+        "a.mtx",
+        "mtx",
+        MARKET + "2 5 2\n1 1 4\n3 1 1\n",
+        (),
+        " cannot be read as mtx (ValueError: Line 4: ",
+    ),
+    ("b.mtx", "mtx", "1 1 4\n", (), " cannot be read as mtx (ValueError: Line 1: "),
     ("a.npz", "npz", b"PK\3\4 and no more", (), ""),
     ("a.csv", "csv", "f0,f1,f2,f3,f4\n1,2,3,4,5\n1,2,3,-4,5\n", (), ", line 3"),
     ("b.csv", "csv", "f0,f1,f2,f3,f4\n1,2,3,4,5\n1,2,3,4\n", (), ", line 3"),
@@ -28,17 +34,17 @@ FILES = [
     ("d.csv", "csv", "", (), " is empty"),
     ("e.csv.gz", "csv", gzip.compress(b"f0,f1,f2,f3,f4\n1,2,3,4,none\n"), (), ", line 2"),
     ("a.tsv", "tsv", "f0\tf1\tf2\tf3\tf4\n1\t2\t3\t4\t5\n1\t2\t3\t4\tmany\n", (), ", line 3"),
-    ("b.tsv", "tsv", "f0,f1,f2,f3,f4\n1,2,3,4,5\n", (), ", line 1: has a single cell"),
+    ("b.tsv", "tsv", "f0,f1,f2,f3,f4\n1,2,3,4,5\n", (), " has a single column, of names"),
     ("a.parquet", "parquet", b"PAR1 and no more", (), ""),
-    ("negative.parquet", "parquet", None, (), ": column 'f1' has -2 in row 1"),
-    ("a.h5ad", "h5ad", b"\x89HDF\r\n\x1a\n" + bytes(100), (), " cannot be read as .h5ad"),
+    ("negative.parquet", "parquet", None, (), ", row 1 (from 0): column 2 ('f1') is '-2'"),
+    ("a.h5ad", "h5ad", b"\x89HDF\r\n\x1a\n" + bytes(100), (), " cannot be read as h5ad"),
     ("zoo.h5ad", "h5ad", None, (), ", X[0, 0] is "),
     ("zoo.h5ad", "h5ad", None, ("--layer", "counts"), ", layers has no 'counts': the layers are"),
-    ("a.txt", "text", "f0 f1\nder Bär f2\n".encode("latin-1"), (), ", line 2: byte 6"),
-    ("b.txt", "text", "", (), " is empty"),
-    ("texts", "text", None, (), "/b.txt, line 3: byte"),
-    ("nothing", "text", None, (), " is a folder without .mtx (10x) or .txt files"),
-    ("a.xls", "text", "f0 f1\n", (), ": the format cannot be told from the name"),
+    ("a.txt", "text", "f0 f1\nder Bär f2\n".encode("latin-1"), (), ", line 2: not utf-8"),
+    ("b.txt", "text", "", (), " cannot be read as text"),
+    ("texts", "text", None, (), "/b.txt, line 3: not utf-8"),
+    ("nothing", "text", None, (), " is a folder without .mtx or .txt files"),
+    ("a.xls", "text", "f0 f1\n", (), ": the format cannot be found from the name"),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--format", "excel"), None),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--layer", "raw"), " is read as 'csv', which has no option"),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--vocab", "v"), " is read as 'csv', which has no option"),

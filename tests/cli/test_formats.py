@@ -11,7 +11,7 @@ import pytest
 from commands import FIT, gapmf
 
 from gapmf import GammaPoissonMF, NegativeMultinomial
-from gapmf.io.reading import FORMATS
+from gapmf.io import FORMATS
 from io_files import feature_names, sample_names
 
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -41,7 +41,7 @@ def test_alpha_that_grows_without_end_is_put_at_its_bound():
     for X, ends in ((np.full((20, 2), 3), True), (np.array([[0, 1], [9, 3], [1, 1]]), False)):
         expect = load(X)
         model = GaP(X.mean(axis=0)[:, None] / 3e3, 3e3)
-        fit, moved = _to_the_bound(expect, ExactFit(model, expect(model), True))
+        fit, moved = _to_the_bound(expect, ExactFit(model, expect.e_step(model), True))
         assert moved == ends
         assert fit.model.alpha[0] == (LARGEST if ends else 3e3)
         np.testing.assert_allclose(fit.model.expected_counts(), X.mean(axis=0), rtol=1e-12)
@@ -53,7 +53,7 @@ def test_the_certificate_sees_alpha():
     expect = load(X)
     for alpha in (0.2, 2.0):
         model = GaP(X.mean(axis=0)[:, None] / alpha, alpha)
-        slope = expect(model).slope_by_log_alpha(model)[0]
+        slope = expect.e_step(model).slope_by_log_alpha(model)[0]
         assert abs(slope) > 1.0
         assert certify(expect, model).projected_gradient == pytest.approx(abs(slope))
         assert certify(expect.learning(None), model).projected_gradient < 1e-9
@@ -64,7 +64,7 @@ def test_a_zero_column_keeps_its_alpha(step):
     X = GaP([[3.0], [1.0]], 0.5).sample(60, random_state=0)
     expect = load(X)
     model = GaP(np.column_stack([X.mean(axis=0), np.zeros(2)]), [1.0, 0.37])
-    at = expect(model)
+    at = expect.e_step(model)
     assert at.rising[1] == 0.0
     assert step(expect, model, at).alpha[1] == 0.37
     assert step(expect, model, at).alpha[0] != 1.0

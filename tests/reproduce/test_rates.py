@@ -79,6 +79,6 @@ def test_a_vanishing_column_is_multiplied_by_r():
     r, _ = expect.score(model)
     extra = np.full((4, 1), 1e-9)
     larger = GaP(np.hstack([model.W, extra]), [1.0, 1.0, 0.7], [*model.beta, 3.0])
-    at = expect(larger)
+    at = expect.e_step(larger)
     for step in (em_c_step, em_ch_step):
         np.testing.assert_allclose(step(larger, at).W[:, 2] / 1e-9, r, rtol=1e-6)

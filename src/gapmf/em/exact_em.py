@@ -82,12 +82,12 @@ def run_em(
 
     The last fit is one that has not converged: max_iter, a callback or the cost ended it.
     """
-    at = expect(model)
+    at = expect.e_step(model)
     previous_gain, times_small, ask_at = 0.0, 0, 0
     for i in range(max_iter):
         here, model = model, step(model, at)
         try:
-            after = expect(model)
+            after = expect.e_step(model)
         except TooCostlyError as error:
             if i == 0:
                 raise

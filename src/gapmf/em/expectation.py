@@ -1,6 +1,5 @@
-"""The E-step without Monte Carlo: exact posterior sums, the likelihood and its gradient.
-
-How often each component size L_kn has each value, expected exactly over a data set.
+"""The E-step without Monte Carlo: exact posterior sums, the likelihood, its gradient, and the
+expected number of samples in which each component size L_kn has each value.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from gapmf.model import GaP
 from gapmf.parallel import for_each
 from gapmf.types import Array, Index
 
-MAX_ITERATION_COST = 1e11  # operations an E-step: a minute or two of one core
+MAX_ITERATION_COST = 1e11  # operations per E-step: a minute or two of one core
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class ExactExpectation:
     n_jobs : int, optional
     learn_alpha : {None, "component", "shared"}
         Whether fits to these data learn α as well, for each component or one for all. Every
-        E-step then has what the slope by α needs, on about 1.6 times as many nodes a stick.
+        E-step then has what the slope by α needs, on about 1.6 times as many nodes per stick.
     weights : array, (N,), optional
         How many times each sample counts: positive numbers, 1 by default.
     """
@@ -112,8 +111,8 @@ class ExactExpectation:
         other._pattern = other._meets = b""
         return other
 
-    def __call__(self, model: GaP) -> Expectation:
-        """The E-step at a model."""
+    def e_step(self, model: GaP) -> Expectation:
+        """Compute the E-step at a model."""
         works = self._works(model)
         K, rate = model.n_components, model.beta + model.column_norms
         c_sum, ratio = np.zeros((self.n_features, K)), np.zeros((self.n_features, K))

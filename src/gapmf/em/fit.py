@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
-from gapmf.em.exact_em import ROUNDING, STEPS, ExactFit, em_c_alpha_step, run_em
-from gapmf.em.expectation import ExactExpectation, plan_sizes
+from gapmf.em.expectation import ExactExpectation
 from gapmf.em.history import Callback, History
-from gapmf.em.maximum import WARM_UP, Certificate, certify, fit_maximum, improve
+from gapmf.em.maximum import Certificate, certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.schedules import AdaptiveProgress, SaemProgress, Schedule
+from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import Settings
 from gapmf.engines.base import Engine, State
 from gapmf.engines.local import LocalEngine
@@ -199,6 +199,15 @@ def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -
 # Monte Carlo.
 
 
+class _Prepared(NamedTuple):
+    """A start that is ready to run."""
+
+    seed: int
+    engine: LocalEngine
+    schedule: Schedule
+    state: RunState
+
+
 def _fit_monte_carlo(
     counts: sp.csr_array,
     settings: Settings,
@@ -216,20 +225,11 @@ def _fit_monte_carlo(
     try:
         for i in range(0 if resumed is None else resumed.start, settings.n_init):
             history = History(callbacks, score, settings.score_every)
-            engine = LocalEngine(n_jobs)
-            if resumed is None:
-                seed = int(rng.integers(2**64, dtype=np.uint64))
-                engine.load(counts, seed)
-                schedule = make_schedule(settings, engine)
-                first = RunState(first_model(settings, engine, rng), schedule.start())
-            else:
-                seed, first = resumed.seed, resumed.run
-                engine.load(counts, seed).state = resumed.chains
-                schedule = make_schedule(settings, engine)
+            if resumed is not None:
                 history.restore(resumed.history)
-                resumed = None
-            state = first
-            for state in run_with_restarts(engine, schedule, settings, rng, first):
+            seed, engine, schedule, state = _prepare(counts, settings, rng, n_jobs, resumed)
+            resumed = None
+            for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
                 is_iteration = state.n_iter > len(history)
                 if is_iteration and history.add(state.model, n_sweeps=state.n_sweeps):
                     break
@@ -259,6 +259,25 @@ def _fit_monte_carlo(
     assert best is not None
     warnings = _monte_carlo_warnings(best, settings, interrupted=interrupted)
     return FitResult(best.model, best.history, best.converged, warnings, interrupted=interrupted)
+
+
+def _prepare(
+    counts: sp.csr_array,
+    settings: Settings,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    resumed: MonteCarloState | None,
+) -> _Prepared:
+    """Load the counts into an engine, for a new start or for one that is resumed."""
+    engine = LocalEngine(n_jobs)
+    if resumed is not None:
+        engine.load(counts, resumed.seed).state = resumed.chains
+        return _Prepared(resumed.seed, engine, make_schedule(settings, engine), resumed.run)
+    seed = int(rng.integers(2**64, dtype=np.uint64))
+    engine.load(counts, seed)
+    schedule = make_schedule(settings, engine)
+    state = RunState(first_model(settings, engine, rng), schedule.start())
+    return _Prepared(seed, engine, schedule, state)
 
 
 def run_with_restarts(
@@ -325,17 +344,6 @@ def _monte_carlo_warnings(
 # Exact moments.
 
 
-class SearchResult(NamedTuple):
-    """The result of a search for the maximum with exact moments."""
-
-    fit: ExactFit
-    history: History
-    stuck: bool = False
-    """Whether all columns have one direction though a perturbed start gains: the fit did not
-    leave its symmetric starting point."""
-    interrupted: bool = False
-
-
 def _fit_exact(
     expect: ExactExpectation,
     settings: Settings,
@@ -355,102 +363,6 @@ def _fit_exact(
         (fitted.expectation.log_likelihood, certify(expect, fitted.model, fitted.expectation)),
         found.interrupted,
     )
-
-
-def search(
-    expect: ExactExpectation,
-    settings: Settings,
-    rng: np.random.Generator,
-    callbacks: Sequence[Callback] = (),
-) -> SearchResult:
-    """Find the best of `n_init` starts; "exact" then exchanges and regrows columns."""
-    best: SearchResult | None = None
-    history = History()
-    try:
-        for i in range(settings.n_init):
-            history = History(callbacks)
-            W = _exact_start(expect.mean_counts, settings, rng)
-            found = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
-            value = found.expectation.log_likelihood
-            if best is None or value > best.fit.expectation.log_likelihood:
-                best = SearchResult(found, history)
-            if history.stopped:
-                break
-        assert best is not None
-        found, history = best.fit, best.history
-        room = settings.max_iter - len(history) - 1
-        if settings.algorithm == "exact" and room > 0:
-            found = improve(expect, found, max_iter=room, history=history)
-        best = SearchResult(found, history)
-        stuck = not found.too_costly and _is_stuck(expect, found, rng, settings.tol)
-        return best._replace(stuck=stuck)
-    except KeyboardInterrupt:
-        if best is not None:
-            return best._replace(interrupted=True)
-        if history.model is None:
-            raise
-        found = ExactFit(history.model, expect(history.model), False)
-        return SearchResult(found, history, interrupted=True)
-
-
-def _exact_start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
-    if not isinstance(settings.init, str):
-        return settings.init
-    begin = start.perturbed_mean_start if settings.init == "mean" else start.random_start
-    return begin(mean_counts, settings.alpha, settings.beta, rng)
-
-
-def _climb(
-    i: int, expect: ExactExpectation, model: GaP, settings: Settings, history: History
-) -> ExactFit:
-    """Run one start."""
-    if settings.algorithm == "exact":
-        # Every second start goes without the warm-up: it ends in other basins, and some of
-        # these are higher.
-        warm_up = 0 if i % 2 else WARM_UP
-        return fit_maximum(
-            expect, model, max_iter=settings.max_iter, history=history, warm_up=warm_up
-        )
-    step = STEPS[settings.algorithm]
-    if expect.learn_alpha:
-        plan_sizes(expect, model)  # refuses, before the first E-step, what would take too long
-        step = partial(em_c_alpha_step, expect)
-    limit = settings.tol * expect.n_tokens
-    fits = run_em(
-        expect, model, step, max_iter=settings.max_iter, tol=settings.tol, history=history
-    )
-    for found in fits:
-        rounding = ROUNDING * abs(found.expectation.log_likelihood)
-        if found.converged and _remaining_gain(expect, found) <= limit + rounding:
-            break
-    return found
-
-
-def _remaining_gain(expect: ExactExpectation, found: ExactFit) -> float:
-    """Return what a short climb from here gains: EM may be slow rather than done."""
-    climb = fit_maximum(expect, found.model, max_iter=25, history=History(), warm_up=0)
-    return climb.expectation.log_likelihood - found.expectation.log_likelihood
-
-
-def _is_stuck(
-    expect: ExactExpectation, found: ExactFit, rng: np.random.Generator, tol: float
-) -> bool:
-    """Return whether all columns have one direction though a perturbed start would gain."""
-    model = found.model
-    norms = model.column_norms
-    if model.n_components == 1 or not (norms > 0).all():
-        return False
-    if np.ptp(model.W / norms, axis=1).max() > 1e-6:
-        return False
-    W = start.perturbed_mean_start(expect.mean_counts, model.alpha, model.beta, rng)
-    try:
-        other = fit_maximum(
-            expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
-        )
-    except TooCostlyError:
-        return False  # nothing is known of what cannot be computed
-    gain = other.expectation.log_likelihood - found.expectation.log_likelihood
-    return gain > max(tol * expect.n_tokens, 1e-6)
 
 
 def _exact_warnings(found: SearchResult, settings: Settings) -> tuple[FitWarning, ...]:

@@ -1,14 +1,14 @@
-"""What a step from one model to another gained in log-likelihood, from draws at both ends.
+"""The gain in log-likelihood of a step from one model to another, from draws at both ends.
 
 log p(V | b) − log p(V | a) is at least E[log p(C | b) − log p(C | a)] with C drawn given V at a,
 and at most the same with C drawn at b: Jensen's inequality, twice. Their mean is the trapezoidal
 rule along the way from a to b, right to third order in its length. log p(C | W, α) is linear in
-the statistics of an E-step, so two E-steps tell the gain.
+the statistics of an E-step, so two E-steps give the gain.
 
-The two bounds also tell the noise. To second order they are d'I d apart, where d is the way from a
-to b in parameters and I the information on them that C has beyond V. The statistics of one sweep
-vary, from sweep to sweep, with covariance I as well: so does what they say about a step d, with
-variance d'I d. Sweeps follow one another in a chain; two of them count as one.
+The two bounds also give the noise. To second order they are d'I d apart, where d is the difference
+of the parameters and I the information on them that C has beyond V. The statistics of one sweep
+vary from sweep to sweep with covariance I too, so what they say about a step d has variance d'I d.
+Successive sweeps of a chain are correlated; two of them count as one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gapmf.engines.base import Statistics
 from gapmf.model import GaP
 from gapmf.types import Array
 
-SWEEPS_PER_DRAW = 2.0  # of the chains, as independent draws go
+SWEEPS_PER_DRAW = 2.0  # sweeps that are worth one independent draw
 
 
 class EStep(NamedTuple):
@@ -35,14 +35,14 @@ class EStep(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """Of log p(V | b) − log p(V | a) over all samples, in nats: an estimate and its error."""
+    """An estimate of log p(V | b) − log p(V | a) over all samples, in nats, and its error."""
 
     estimate: float
     error: float
 
 
 def gain(a: EStep, b: EStep) -> Gain:
-    """What the step from a to b gained."""
+    """Return the gain of the step from a to b."""
     n = a.statistics.n_draws / a.n_draws
     lower, upper = (n * _expected(s.statistics, a.model, b.model) for s in (a, b))
     # The difference of the bounds is noisy too, and may be negative when there is little of it.
@@ -51,7 +51,7 @@ def gain(a: EStep, b: EStep) -> Gain:
 
 
 def _expected(s: Statistics, a: GaP, b: GaP) -> float:
-    """The mean of log p(C | b) − log p(C | a) over the draws of s, in nats a sample."""
+    """The mean of log p(C | b) − log p(C | a) over the draws of s, in nats per sample."""
     met = s.c_sum > 0
     ratio = np.ones_like(s.c_sum)
     np.divide(b.event_probabilities, a.event_probabilities, out=ratio, where=met)

@@ -36,9 +36,9 @@ class Certificate:
         every stationary point.
     r, r_error : arrays, (F,)
         The score test for one column more, and its standard error over samples. Where r_f > 1 a
-        new column would raise the likelihood, at first by N (α/β) (r_f − 1) nats a unit of
-        w_f. At the truth r_f is one on average, so it exceeds one somewhere nearly always; and
-        being of first order at an empty column it says nothing of how much there is to gain.
+        new column would raise the likelihood, at first by N (α/β) (r_f − 1) nats per unit
+        of w_f. At the truth r_f is one on average, so it nearly always exceeds one somewhere. It
+        is a slope at an empty column, so it does not say how much can be gained in all.
     """
 
     projected_gradient: float
@@ -48,8 +48,8 @@ class Certificate:
 
 
 def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None) -> Certificate:
-    """The certificate of a model for the data that `expect` holds; `at` is an E-step there."""
-    at = at or expect(model)
+    """Return the certificate of a model for the data of `expect`; `at` is an E-step there."""
+    at = at or expect.e_step(model)
     mean, seen = expect.mean_counts, expect.mean_counts > 0
     with np.errstate(invalid="ignore"):  # inf · 0 where w is next to nothing
         gradient = at.gradient[seen] * (model.beta / model.alpha) * mean[seen, None]
@@ -84,15 +84,15 @@ def fit_maximum(
 ) -> ExactFit:
     """Climb from `model` to a maximum by a quasi-Newton method on the exact gradient.
 
-    A few iterations of EM-C come first: they choose the basin more wisely, most of the time,
-    than the first long steps of L-BFGS-B, which then does the climbing. The last step is
-    EM-C's again, which cannot lose. Where α is learned it takes part in all of this. A climb
-    that has ended well below the log-likelihood to `beat` is not looked at twice.
+    A few iterations of EM-C come first: most of the time they choose a better basin than the
+    first long steps of L-BFGS-B, which then does the climbing. The last step is EM-C's again,
+    which cannot lose. A learned α takes part in all of this. A climb that ends well below the
+    log-likelihood to `beat` is not repeated.
     """
     if expect.n_tokens == 0:
         model = GaP(np.zeros_like(model.W), model.alpha, model.beta)
         history.add(model, 0.0)
-        return ExactFit(model, expect(model), not history.stopped)
+        return ExactFit(model, expect.e_step(model), not history.stopped)
     last = len(history) + max_iter
     n_warm = min(warm_up, max_iter)
     step = partial(lower_bound_step, expect) if expect.learn_alpha else em_c_step
@@ -107,7 +107,7 @@ def fit_maximum(
         at_the_top = gain < 1e-7
         u = problem.normalised(np.asarray(result.x))
         best = problem.model(u)
-        fit = ExactFit(best, expect(best), False)
+        fit = ExactFit(best, expect.e_step(best), False)
         if fit.expectation.log_likelihood < beat - 0.05:
             break
         if problem.keep_away(best.alpha):  # from what was too costly, not from what is beside it
@@ -119,7 +119,7 @@ def fit_maximum(
             if moved:  # the rest follows
                 u, at_the_top = problem.variables(fit.model), False
     if history.stopped and history.model is not None:
-        return ExactFit(history.model, expect(history.model), False)
+        return ExactFit(history.model, expect.e_step(history.model), False)
     if len(history) < last and not fit.too_costly:
         fit = _polished(expect, fit, step)
         history.add(fit.model, fit.expectation.log_likelihood)
@@ -127,10 +127,10 @@ def fit_maximum(
 
 
 def _polished(expect: ExactExpectation, fit: ExactFit, step: Step) -> ExactFit:
-    """The fit after one step more of EM, which cannot lose but for rounding."""
+    """Return the fit after one more EM step, which cannot lose except by rounding."""
     model = step(fit.model, fit.expectation)
     try:
-        after = expect(model)
+        after = expect.e_step(model)
     except TooCostlyError:
         return fit
     gained = after.log_likelihood >= fit.expectation.log_likelihood
@@ -138,9 +138,9 @@ def _polished(expect: ExactExpectation, fit: ExactFit, step: Step) -> ExactFit:
 
 
 def _to_the_bound(expect: ExactExpectation, fit: ExactFit) -> tuple[ExactFit, bool]:
-    """The fit with α at its upper bound where it grows without end, if that gains.
+    """Put α at its upper bound where it grows without end, if that gains.
 
-    On the way to infinity the likelihood flattens like 1/α, and the optimiser stops anywhere.
+    As α grows, the likelihood flattens like 1/α, and the optimiser may stop anywhere.
     """
     model = fit.model
     slope = fit.expectation.slope_by_log_alpha(model)
@@ -151,7 +151,7 @@ def _to_the_bound(expect: ExactExpectation, fit: ExactFit) -> tuple[ExactFit, bo
         return fit, False
     model = with_alpha(model, np.where(growing, LARGEST, model.alpha))
     try:
-        after = expect(model)
+        after = expect.e_step(model)
     except TooCostlyError as error:
         return fit._replace(too_costly=str(error)), False
     if after.log_likelihood <= fit.expectation.log_likelihood:
@@ -182,7 +182,7 @@ class _Problem:
 
     @property
     def bounds(self) -> list[tuple[float, float | None]]:
-        """Of the variables."""
+        """The bounds of the variables."""
         n_shares = self._shape[0] * self._shape[1]
         tops = np.log(self._largest)[: self._n_alpha]
         if self._n_alpha == 1:
@@ -191,7 +191,7 @@ class _Problem:
         return [(0.0, None)] * n_shares + [(lowest, float(top)) for top in tops]
 
     def keep_away(self, alpha: Array) -> bool:
-        """Bound α half-way to what the last run found too costly; whether there was any."""
+        """Bound α half-way to what the last run found too costly; return whether there was any."""
         if self._refused is None or self._n_refused >= 20:
             return False
         refused, self._reason = self._refused
@@ -202,12 +202,12 @@ class _Problem:
         return bool(beyond.any())
 
     def held_back(self, alpha: Array) -> str:
-        """What would have been too costly, if it is that which keeps α from growing."""
+        """Return what would have been too costly, if that is what keeps α from growing."""
         held = (self._largest < LARGEST) & (alpha > 0.999 * self._largest)
         return self._reason if held.any() or self._refused is not None else ""
 
     def climb(self, x: Array, max_iter: int) -> OptimizeResult:
-        """A run of the optimiser from x."""
+        """Run the optimiser from x."""
         self._refused = None
         return minimize(
             self.cost,
@@ -226,12 +226,12 @@ class _Problem:
         )
 
     def variables(self, model: GaP) -> Array:
-        """The x that stands for a model."""
+        """Return the variables of a model."""
         shares = shares_of(model, self._expect.mean_counts)[self._seen].ravel()
         return np.concatenate([shares, np.log(model.alpha[: self._n_alpha])])
 
     def _split(self, x: Array) -> tuple[Array, Array]:
-        """The shares and α that x stands for."""
+        """Return the shares and α of the variables x."""
         n = self._shape[0] * self._shape[1]
         alpha = self._alpha
         if x.size > n:  # the bounds are whole numbers, and a logarithm does not come back to them
@@ -246,20 +246,20 @@ class _Problem:
         return GaP(W, alpha, self._beta)
 
     def normalised(self, x: Array) -> Array:
-        """The same, with rows of shares that sum to one."""
+        """Return the same variables, with rows of shares that sum to one."""
         shares, _ = self._split(x)
         shares = shares / shares.sum(axis=1, keepdims=True)
         return np.concatenate([shares.ravel(), x[shares.size :]])
 
     def cost(self, x: Array) -> tuple[float, Array]:
-        """C_ML and its gradient with respect to x."""
+        """Return C_ML and its gradient with respect to x."""
         shares, alpha = self._split(x)
         total = shares.sum(axis=1, keepdims=True)
         if not (total > 0).all():  # a feature that nobody explains: step back
             return np.inf, np.zeros(x.size)
         model = self.model(x)
         try:
-            at = self._expect(model)
+            at = self._expect.e_step(model)
         except TooCostlyError as error:
             self._refused = alpha, str(error)
             return np.inf, np.zeros(x.size)
@@ -276,7 +276,7 @@ class _Problem:
         return slope if self._expect.learn_alpha == "component" else slope.sum(keepdims=True)
 
     def note(self, intermediate_result: object) -> None:
-        """After each iteration of the optimiser: the history, and whether to stop."""
+        """Add an iteration of the optimiser to the history; stop if a callback asks for it."""
         if self._history.add(*self._at):
             raise StopIteration
 

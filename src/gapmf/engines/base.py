@@ -1,7 +1,7 @@
 """The engine protocol: samples in, an E-step's statistics out.
 
 An engine holds the samples and the state of their chains. A loop asks it to advance them and
-gets additive statistics; whether threads or other machines did the work is not its business.
+gets additive statistics. It does not know whether threads or other machines did the work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gapmf.types import Array
 class Statistics:
     """What an M-step needs of the samples, summed over samples n and draws j.
 
-    Statistics of different samples add up with `+`. With exact moments expectations take the
+    Statistics of different samples are added with `+`. With exact moments, expectations take the
     place of averages over draws, and there is one "draw".
 
     Attributes
@@ -86,14 +86,14 @@ def _add_given(a: NDArray[Given] | None, b: NDArray[Given] | None) -> NDArray[Gi
 
 @dataclass(frozen=True)
 class Sweeps:
-    """What an E-step is to do.
+    """What an E-step does.
 
     Attributes
     ----------
     n_draws : int
-        Sweeps that are accumulated, after
+        Number of sweeps that are accumulated.
     n_burn_in : int
-        sweeps that are not.
+        Number of sweeps that are discarded before them.
     expectations : bool
         Accumulate E[C | h], which has less variance, rather than the draws of C.
     sizes : bool
@@ -108,7 +108,7 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class State:
-    """Where the chains are: all that is needed to go on exactly as if nothing had happened."""
+    """The state of the chains: all that they need to go on exactly as if not interrupted."""
 
     L: NDArray[np.int64]
     """(N, K): Σ_f c_fkn, or -1 before the first sweep."""
@@ -116,7 +116,7 @@ class State:
 
 
 class Engine(Protocol):
-    """Holds counts, N × F, and one chain a sample."""
+    """An engine holds counts, N × F, and one chain per sample."""
 
     @property
     def n_samples(self) -> int:
@@ -128,7 +128,7 @@ class Engine(Protocol):
 
     @property
     def state(self) -> State:
-        """Where the chains are; can be set."""
+        """The state of the chains; it can be set."""
 
     def advance(self, model: GaP, sweeps: Sweeps) -> Statistics:
         """One E-step from the present state. If it is interrupted the state is as before."""

@@ -1,9 +1,8 @@
-"""From the kernels' whole numbers to statistics: units, sums of parts, and the final account.
+"""The engine of one machine: threads over blocks of samples, and exact sums over them.
 
-Units depend on the whole data. Parts of it, summed in the same units, add up to the same bits
-wherever they were drawn; rounding is settled once, when everything has been added.
-
-The engine of one machine: threads over blocks of samples.
+The kernels add whole multiples of fixed scales, which depend on the whole data. So the sums of
+parts of the data add up to the same bits, wherever the parts were drawn. Rounding is balanced once,
+when everything has been added.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs, map_reduce
 from gapmf.types import Array
 
-EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.sums
+EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.gibbs_loops
 # The share of a feature's counts that an expectation is never rounded below. An entry of W that
 # becomes 0 never returns, and during a fit many want to: on documents that costs more likelihood
 # than Monte Carlo noise does.
@@ -45,7 +44,7 @@ LEAST_SHARE = 2.0**-33
 
 
 def scale_for(largest: Array) -> Array:
-    """The finest powers of two for which sums up to `largest` stay exact."""
+    """Return the finest powers of two for which sums up to `largest` stay exact."""
     bits = EXACT_BITS - np.ceil(np.log2(np.maximum(largest, 1.0)))
     return np.asarray(2.0**bits)
 
@@ -61,7 +60,7 @@ def check_totals(totals: Array, n_draws: int) -> None:
 
 
 def scales_for(totals: Array, n_samples: int, model: GaP, sweeps: Sweeps) -> Scales:
-    """Units for an E-step of data with these totals of features, and so many samples."""
+    """Return the scales of an E-step, for these totals of features and this many samples."""
     J = sweeps.n_draws
     check_totals(totals, J)
     c = scale_for(J * totals) if sweeps.expectations else np.ones_like(totals)
@@ -72,7 +71,7 @@ def scales_for(totals: Array, n_samples: int, model: GaP, sweeps: Sweeps) -> Sca
 
 
 def add_sums(parts: Sequence[Sums]) -> Sums:
-    """Sums of parts of the data, in the same units; the first one is added to."""
+    """Add the sums of parts of the data, in the same scales, to the first of them."""
     for part in parts[1:]:
         for total, share in zip(parts[0], part, strict=True):
             np.add(total, share, out=total)
@@ -82,7 +81,7 @@ def add_sums(parts: Sequence[Sums]) -> Sums:
 def to_statistics(
     sums: Sums, scales: Scales, totals: Array, n_samples: int, model: GaP, sweeps: Sweeps
 ) -> Statistics:
-    """The statistics of all samples, from the sums over all of them."""
+    """Return the statistics of all samples from their sums."""
     K = model.n_components
     c = sums.c.reshape(totals.size, -1)[:, :K]
     if sweeps.expectations:
@@ -98,7 +97,7 @@ def to_statistics(
 
 HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
-BLOCKS_A_THREAD = 24  # so that no thread waits long for the last one
+BLOCKS_PER_THREAD = 24  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
@@ -122,7 +121,7 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
 
 
 def weigh(model: GaP) -> Weights:
-    """The model as the kernel wants it: rows scaled to a maximum of 1, padded, in float32."""
+    """Return the model in the kernel's form: rows scaled to a maximum of 1, padded, in float32."""
     F, K = model.W.shape
     rate = model.column_norms + model.beta
     rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
@@ -132,7 +131,7 @@ def weigh(model: GaP) -> Weights:
 
 
 def entries_by_feature(X: sp.csr_array) -> ByFeature:
-    """The entries of X by feature."""
+    """Return the entries of X by feature."""
     entries = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
     place = np.empty(X.nnz, dtype=np.int64)
     place[entries.data] = np.arange(X.nnz)
@@ -200,7 +199,7 @@ class LocalEngine:
 
     @property
     def state(self) -> State:
-        """Where the chains are."""
+        """The state of the chains."""
         return State(self._state.L.copy(), self._state.iteration)
 
     @state.setter
@@ -299,7 +298,7 @@ class LocalEngine:
         most = int(self._sample_totals.max(initial=0))
         if K * (most + 1) * self._n_threads > MAX_SIZES:
             raise TooCostlyError(
-                f"a histogram of the sizes of {K} components up to {most} counts a sample, "
+                f"a histogram of the sizes of {K} components up to {most} counts per sample, "
                 f"in {self._n_threads} threads, takes more than 2 GiB: use fewer threads "
                 "(n_jobs), or do not learn alpha"
             )
@@ -313,7 +312,7 @@ class LocalEngine:
         else:
             n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
             if self._n_threads > 1:
-                n_blocks = max(n_blocks, BLOCKS_A_THREAD * self._n_threads)
+                n_blocks = max(n_blocks, BLOCKS_PER_THREAD * self._n_threads)
             n_blocks = min(n_blocks, N)
             ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
             cuts = np.unique(np.concatenate([[0], ends, [N]]))

@@ -1,8 +1,238 @@
-"""Files of counts: `read` takes the usual formats to one kind of `Table`."""
+"""Files of counts: `read` turns the usual formats into one `Table`."""
 
 from __future__ import annotations
 
-from gapmf.io.reading import read
-from gapmf.io.table import Table
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-__all__ = ["Table", "read"]
+from gapmf.counts import is_frame
+from gapmf.errors import GapmfError, InvalidInputError, ReadError
+from gapmf.io import dataframes, documents, matrices
+from gapmf.io.table import Table, files_in
+from gapmf.validation import check_option
+
+__all__ = ["FORMATS", "Table", "find_format", "read"]
+
+_MATRIX_OPTIONS = ("vocab", "transpose", "encoding")
+_FRAME_OPTIONS = ("layout", "sample_names", "transpose")
+_TABLE_OPTIONS = (*_FRAME_OPTIONS, "header", "delimiter", "encoding")
+_TEXT_OPTIONS = (
+    "vocab", "encoding", "lowercase", "stop_words", "token_pattern", "ngram_range",
+    "min_df", "max_df", "max_features",
+)  # fmt: skip
+
+
+class Format(NamedTuple):
+    """A kind of file: the ends of its names, what reads it, its options, its files in folders."""
+
+    suffixes: tuple[str, ...]
+    reader: Callable[..., Table]
+    options: tuple[str, ...]
+    in_folders: str | None = None
+
+
+FORMATS = {
+    "mtx": Format((".mtx",), matrices.read_market, _MATRIX_OPTIONS, matrices.MATRIX),
+    "uci": Format(("docword*.txt",), documents.read_uci, ("vocab", "encoding"), documents.DOCWORD),
+    "text": Format((".txt",), documents.read_text, _TEXT_OPTIONS, documents.TEXT),
+    "npz": Format((".npz",), matrices.read_npz, _MATRIX_OPTIONS),
+    "csv": Format((".csv",), dataframes.read_delimited, _TABLE_OPTIONS),
+    "tsv": Format((".tsv", ".tab"), dataframes.read_delimited, _TABLE_OPTIONS),
+    "parquet": Format((".parquet", ".pq"), dataframes.read_parquet, _FRAME_OPTIONS),
+    "h5ad": Format((".h5ad",), matrices.read_h5ad, ("layer",)),
+}
+
+
+def read(
+    path: Any,
+    *,
+    format: str | None = None,  # noqa: A002
+    vocab: str | os.PathLike[str] | None = None,
+    transpose: bool | None = None,
+    layer: str | None = None,
+    layout: str | None = None,
+    header: bool | None = None,
+    sample_names: bool | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    **vectorizer: Any,
+) -> Table:
+    r"""Read counts, samples × features, with their names.
+
+    The format follows from the name of the file; text files may be compressed by gzip.
+
+    ==========  =========================  =========================================================
+    format      file                       options
+    ==========  =========================  =========================================================
+    "uci"       docword.NAME.txt           vocab, encoding
+    "mtx"       .mtx, or a 10x folder      vocab, transpose, encoding
+    "npz"       .npz of scipy.sparse       vocab, transpose, encoding
+    "csv"       .csv                       layout, sample_names, transpose, header, delimiter,
+                                           encoding
+    "tsv"       .tsv, .tab                 as "csv"
+    "parquet"   .parquet, .pq              layout, sample_names, transpose
+    "h5ad"      .h5ad                      layer
+    "text"      .txt, or a folder of them  vocab, encoding, lowercase, stop_words, token_pattern,
+                                           ngram_range, min_df, max_df, max_features
+    ==========  =========================  =========================================================
+
+    Counts are whole numbers from 0 to 2**53, also when written as 3.0. Counts that a file lists
+    twice for the same sample and feature are added up.
+
+    Parameters
+    ----------
+    path : str, path-like, or pandas or polars DataFrame
+        A file, a folder, or a data frame, which has the options of "parquet". A folder with a
+        .mtx is "mtx", with a docword file "uci", with other .txt files "text". A .txt with one
+        number on each of its first three lines is "uci".
+    format : str, default=None
+        One of the above; by default found from the name.
+    vocab : str or path-like, default=None
+        A file with the names of the features, one per line; by default ``vocab.NAME.txt`` beside
+        ``docword.NAME.txt``. For "text": the words to count, and no others.
+    transpose : bool, default=None
+        Whether the file is features × samples. By default only a .mtx with ``features.tsv`` (or
+        ``genes.tsv``) and ``barcodes.tsv`` beside it is; these name its features and samples.
+    layer : str, default=None
+        The layer of an .h5ad that holds the raw counts; by default they are in `X`.
+    layout : {"dense", "triplets"}, default=None
+        Whether a table has one row per sample or one per entry. By default it has triplets if
+        its three columns are called sample, feature and count, or doc, word and n, etc.
+    header : bool, default=None
+        Whether the first row of a table holds names; it must be set if these are numbers.
+    sample_names : bool, default=None
+        Whether the first column of a table holds the names of the samples. By default it does
+        if it has no name, if it holds no numbers, or if it is called id, doc_id, index etc. and
+        has no number twice. In a data frame, an index other than 0, 1, … or else the first
+        column of text holds them.
+    delimiter : str, default=None
+        The column separator of a table: by default a comma in .csv, a tab in .tsv.
+    encoding : str, default=None
+        By default UTF-8.
+    **vectorizer
+        Options of scikit-learn's CountVectorizer for "text": see the table.
+
+    Returns
+    -------
+    Table
+        `counts` (csr_array of int64, N × F), `feature_names` and `sample_names` (arrays of str,
+        or None). It unpacks as these three.
+
+    Raises
+    ------
+    ReadError
+        If the file cannot be read as counts. The message has the path, the place and what to do.
+
+    See Also
+    --------
+    fit_anndata : Fit to an AnnData that is in memory.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from gapmf import read
+    >>> rows = [("Monday", "ape", 2), ("Tuesday", "bee", 1), ("Monday", "bee", 1)]
+    >>> counts, features, samples = read(pd.DataFrame(rows, columns=["doc", "word", "n"]))
+    >>> counts.toarray()
+    array([[2, 1],
+           [0, 1]])
+    >>> print(features, samples)
+    ['ape' 'bee'] ['Monday' 'Tuesday']
+    """
+    options = {
+        "vocab": vocab, "transpose": transpose, "layer": layer, "layout": layout,
+        "header": header, "sample_names": sample_names, "delimiter": delimiter,
+        "encoding": encoding, **vectorizer,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    if is_frame(path):
+        if format is not None:
+            raise InvalidInputError("a data frame has no format: leave the option `format` out")
+        _check_options(given, "the data frame", "a frame", _FRAME_OPTIONS)
+        return dataframes.read_frame(path, "the data frame", **given)
+    where = os.fsdecode(path)
+    os.stat(where)  # that a file is missing comes before anything else
+    kind = find_format(where) if format is None else check_option(format, FORMATS, "format")
+    _check_options(given, where, repr(kind), FORMATS[kind].options)
+    _check_file(where, FORMATS[kind].in_folders is not None)
+    if kind == "tsv":
+        given.setdefault("delimiter", "\t")
+    with _library_errors(where, kind):
+        return FORMATS[kind].reader(where, **given)
+
+
+def find_format(path: str) -> str:
+    """Find the format of a file from its name, or of a folder from what is in it."""
+    if os.path.isdir(path):
+        for kind, form in FORMATS.items():
+            if form.in_folders is not None and files_in(path, form.in_folders):
+                return kind
+        raise ReadError(f"{path} is a folder without .mtx or .txt files: name a file")
+    name = os.path.basename(path).lower().removesuffix(".gz")
+    if name.endswith(".txt"):
+        _check_file(path, folders=False)
+        if name.startswith("docword") or documents.looks_like_uci(path):
+            return "uci"
+        documents.refuse_tables(path)
+    for kind, form in FORMATS.items():
+        if name.endswith(form.suffixes):
+            return kind
+    known = "; ".join(f"{kind}: {', '.join(form.suffixes)}" for kind, form in FORMATS.items())
+    raise ReadError(
+        f"{path}: the format cannot be found from the name; set the option `format` ({known})"
+    )
+
+
+def _check_options(given: dict[str, Any], where: str, kind: str, known: tuple[str, ...]) -> None:
+    """Refuse options of another format or of the wrong type; CountVectorizer checks its own."""
+    unknown = ", ".join(name for name in given if name not in known)
+    if unknown:
+        raise InvalidInputError(
+            f"{where} is read as {kind}, which has no option {unknown}: it has {', '.join(known)}"
+        )
+    if "vocab" in given:
+        given["vocab"] = os.fsdecode(given["vocab"])
+        os.stat(given["vocab"])
+    for name, value in given.items():
+        match name:
+            case "layout":
+                check_option(value, ("dense", "triplets"), "layout")
+            case "transpose" | "header" | "sample_names" if not isinstance(value, bool):
+                raise InvalidInputError(f"{name} must be True or False, but is {value!r}")
+            case "layer" if not isinstance(value, str):
+                raise InvalidInputError(f"layer must be the name of a layer, but is {value!r}")
+            case "delimiter" if not isinstance(value, str) or not re.fullmatch(r'[^"\r\n]', value):
+                raise InvalidInputError(f"delimiter must be one character, but is {value!r}")
+            case "encoding":
+                try:
+                    "".encode(value)
+                except (LookupError, TypeError, ValueError) as error:
+                    raise InvalidInputError(f"encoding {value!r} cannot be used: {error}") from None
+
+
+def _check_file(path: str, folders: bool) -> None:
+    """Refuse what is not a file: opening a pipe may wait forever."""
+    if os.path.isdir(path) and folders:
+        return
+    if not os.path.isfile(path):
+        raise ReadError(f"{path} is a folder, a device or a pipe, and a file was expected")
+    with open(path, "rb"):  # a lack of permission is the system's error, not the format's
+        pass
+
+
+@contextmanager
+def _library_errors(path: str, kind: str) -> Iterator[None]:
+    """Turn whatever the library that parses a file raises into a ReadError with its words."""
+    try:
+        yield
+    except (GapmfError, ImportError, FileNotFoundError, PermissionError, Warning):
+        raise
+    except Exception as error:  # on damaged files HDF5, Arrow, zlib, SciPy, … raise many kinds
+        words = str(error).strip().partition("\n")[0][:200]
+        raise ReadError(
+            f"{path} cannot be read as {kind} ({type(error).__name__}: {words}): is it complete, "
+            "and is this its `format`?"
+        ) from error

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.fit import search
 from gapmf.em.monte_carlo import adaptive_schedule, refit_briefly
+from gapmf.em.search import search
 from gapmf.em.settings import Settings
 from gapmf.em.start import from_shares, shares_of
 from gapmf.engines.local import LocalEngine

@@ -58,7 +58,7 @@ def jacobian(expect: ExactExpectation, model: GaP, step: Step) -> Array:
 
     def image(W: Array) -> Array:
         here = GaP(W, model.alpha, model.beta)
-        return step(here, expect(here)).W.ravel()
+        return step(here, expect.e_step(here)).W.ravel()
 
     W = model.W
     size = _STEP * W.sum(axis=1, keepdims=True) * np.ones_like(W)
@@ -97,7 +97,7 @@ def observed_rate(
     ratio = np.nan
     for _ in range(n_iter):
         here = GaP(np.maximum(model.W + off, 0.0), model.alpha, model.beta)
-        moved = step(here, expect(here)).W - model.W
+        moved = step(here, expect.e_step(here)).W - model.W
         before, after = float(np.linalg.norm(off)), float(np.linalg.norm(moved))
         ratio = after / before
         if after == 0.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import inspect
 import os
 import re
@@ -10,12 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+import gapmf.io
 from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io import Table, read, reading
-from gapmf.io.reading import FORMATS, find_format
+from gapmf.io import FORMATS, Table, find_format, read
 from io_files import SMALL, check, dense, gives, mtx, npz, put, triplets, uci
 
 
@@ -37,9 +37,17 @@ from io_files import SMALL, check, dense, gives, mtx, npz, put, triplets, uci
         ("a.h5ad", dense, "h5ad"),
         ("a.txt", lambda X: "an ape, a bee\n\n1, 2 or 3\n", "text"),
         ("a.txt.gz", lambda X: "an ape\na bee\n", "text"),
+        ("a.txt", lambda X: b"\xff\xfe\n\xe9", "text"),
+        ("a.txt", lambda X: "1\n2\n3\n", "uci"),
+        ("a.txt", lambda X: "\ufeff1\n2\n3\n\n", "uci"),
+        ("a.txt", lambda X: "1\n2\n3\n1 1 1\n", "uci"),
+        ("a.txt", lambda X: "1\n2\n3\n1 1\n", "text"),
+        ("a.txt", lambda X: "1\n2\n3\nfour\n", "text"),
+        ("a.txt", lambda X: "1\n2\n", "text"),
+        ("a.txt", lambda X: "", "text"),
     ],
 )
-def test_the_format_by_the_name(tmp_path, name, content, kind):
+def test_the_format_by_name_and_content(tmp_path, name, content, kind):
     path = put(tmp_path / name, content(SMALL), packed=name.lower().endswith("gz"))
     assert find_format(str(path)) == kind
 
@@ -48,51 +56,34 @@ def test_the_format_by_the_name(tmp_path, name, content, kind):
 def test_a_table_is_not_taken_for_documents(tmp_path, delimiter):
     path = put(tmp_path / "a.txt", dense(SMALL).replace(",", delimiter))
     kind = "tsv" if delimiter == "\t" else "csv"
-    with pytest.raises(ReadError, match=f"looks like a table.*say format='{kind}'"):
+    with pytest.raises(ReadError, match=f"looks like a table.*set the option `format` to {kind}, "):
         read(path)
     assert read(path, format=kind, delimiter=delimiter).counts.shape == SMALL.shape
     assert read(path, format="text").counts.shape[0] > SMALL.shape[0]
 
 
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        ("1\n2\n3\n", "uci"),
-        ("1\n2\n3\n\n", "uci"),
-        ("1\n2\n3\n1 1 1\n", "uci"),
-        ("1\n2\n3\n1 1\n", "text"),
-        ("1\n2\n3\nfour\n", "text"),
-        ("1\n2\n", "text"),
-        ("1\n2\n3 4\n1 1 1\n", "text"),
-        ("", "text"),
-    ],
-)
-def test_texts_that_look_like_uci(tmp_path, content, kind):
-    assert find_format(str(put(tmp_path / "a.txt", content))) == kind
-
-
 def test_the_format_of_a_folder(tmp_path):
+    with pytest.raises(ReadError, match=r"is a folder without .mtx or .txt files: name a file"):
+        read(tmp_path)
     put(tmp_path / "a.txt", "ape")
     assert find_format(str(tmp_path)) == "text"
     put(tmp_path / "docword.zoo.txt", uci(SMALL))
     assert find_format(str(tmp_path)) == "uci"
     put(tmp_path / "matrix.mtx", mtx(SMALL))
     assert find_format(str(tmp_path)) == "mtx"
-    for kind, counts in (("uci", SMALL), ("mtx", SMALL)):
-        gives(counts, tmp_path, format=kind)
+    for kind in ("uci", "mtx"):
+        gives(SMALL, tmp_path, format=kind)
     assert check(read(tmp_path, format="text")).counts.shape[0] == 2
-    with pytest.raises(ReadError, match="is a folder, and a file was expected: name a file in it"):
+    with pytest.raises(ReadError, match="is a folder, a device or a pipe, and a file was expected"):
         read(tmp_path, format="csv")
 
 
 def test_a_format_that_is_said(tmp_path):
     path = put(tmp_path / "counts", dense(SMALL))
     gives(SMALL, path, format="csv")
-    with pytest.raises(ReadError, match=r"the format cannot be told .*'uci': docword.*'h5ad': .h5"):
+    with pytest.raises(ReadError, match=r"set the option `format` \(mtx: .mtx; uci: docword.*h5ad"):
         read(path)
-    with pytest.raises(
-        InvalidInputError, match="unknown format 'xls': known are 'uci', 'mtx', 'npz"
-    ):
+    with pytest.raises(InvalidInputError, match="unknown format 'xls': known are 'mtx', 'uci', "):
         read(path, format="xls")
     gives(SMALL, put(tmp_path / "x.csv", uci(SMALL)), format="uci")
 
@@ -103,6 +94,19 @@ def test_kinds_of_paths(tmp_path, monkeypatch, form):
     gives(SMALL, form(tmp_path / "a b.csv"))
     monkeypatch.chdir(tmp_path)
     gives(SMALL, form("a b.csv"))
+
+
+@pytest.mark.parametrize("name", ["docword.a.txt", "a.mtx", "a.csv", "a.txt"])
+def test_gzip_is_known_by_its_content(tmp_path, name):
+    content = {"docword.a.txt": uci, "a.mtx": mtx, "a.csv": dense}.get(name, lambda X: "an ape\n")
+    plain = check(read(put(tmp_path / name, content(SMALL))))
+    packed = gzip.compress(content(SMALL).encode())
+    gives(plain.counts.toarray(), put(tmp_path / name, packed))
+    flipped = bytearray(packed)
+    flipped[-8] ^= 1  # of the check sum
+    for damaged in (packed[:-9], bytes(flipped)):
+        with pytest.raises(ReadError, match=f"{name} .*(damaged or incomplete|cannot be read as)"):
+            read(put(tmp_path / name, damaged))
 
 
 def test_errors_of_the_system_pass(tmp_path):
@@ -125,6 +129,14 @@ def test_no_permission(tmp_path, kind):
         read(path, format=kind)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_is_not_opened(tmp_path):
+    for name in ("pipe.csv", "pipe.txt"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ReadError, match="is a folder, a device or a pipe, and a file was"):
+            read(tmp_path / name)
+
+
 OPTIONS = {
     "vocab": "x",
     "transpose": True,
@@ -141,24 +153,19 @@ OPTIONS = {
     "min_df": 1,
     "max_df": 1,
     "max_features": 1,
+    "nonsense": 1,
 }
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_options_that_a_format_does_not_have(tmp_path, kind):
     path = put(tmp_path / "a", "")
-    assert set(FORMATS[kind].options) <= set(OPTIONS)
+    assert set(FORMATS[kind].options) < set(OPTIONS)
     for name in set(OPTIONS) - set(FORMATS[kind].options):
         with pytest.raises(
             InvalidInputError, match=f"a is read as '{kind}', which has no option {name}: it has"
         ):
             read(path, format=kind, **{name: OPTIONS[name]})
-
-
-def test_several_options_are_named_at_once(tmp_path):
-    path = put(tmp_path / "a.csv", dense(SMALL))
-    with pytest.raises(InvalidInputError, match=r"no option layer, min_df: it has layout, header"):
-        read(path, layer="x", min_df=1, header=True)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +175,10 @@ def test_several_options_are_named_at_once(tmp_path):
         ({"header": "yes"}, "header must be True or False, but is 'yes'"),
         ({"sample_names": "id"}, "sample_names must be True or False, but is 'id'"),
         ({"layout": "wide"}, "unknown layout 'wide': known are 'dense', 'triplets'"),
-        ({"encoding": "utf-99"}, "encoding='utf-99' cannot be used"),
+        ({"encoding": "utf-99"}, "encoding 'utf-99' cannot be used: unknown encoding"),
+        ({"encoding": "hex"}, "encoding 'hex' cannot be used: 'hex' is not a text encoding"),
+        ({"encoding": 8}, "encoding 8 cannot be used"),
+        ({"layer": "x", "min_df": 1}, r"no option layer, min_df: it has layout, sample_names, "),
     ],
 )
 def test_options_that_cannot_be(tmp_path, options, match):
@@ -183,15 +193,22 @@ def test_a_layer_that_is_no_name(tmp_path):
 
 
 def test_the_signature_and_the_docstring_agree():
-    parameters = inspect.signature(read).parameters
-    assert set(parameters) == {"path", "format", *OPTIONS}
     text = inspect.getdoc(read)
     for kind, form in FORMATS.items():
         rows = re.search(rf'"{kind}" .*?(?=\n"|\n=)', text, re.S)[0]
         if kind != "tsv":  # which refers to "csv"
-            assert set(form.options) <= set(re.findall(r"\w+", rows)), kind
-    for name in parameters:
-        assert re.search(rf"^(\w+, )*{name}(, \w+)* : ", text, re.M), name
+            assert set(re.findall(r"\w+", rows)) >= set(form.options), kind
+    for name in inspect.signature(read).parameters:
+        assert re.search(rf"^{name} : |^\*\*{name}$", text, re.M), name
+
+
+def test_messages_are_not_python(tmp_path):
+    """They are shown on the command line, too: an option is named, not assigned."""
+    for module in Path(gapmf.io.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                code = node.value if "-------" not in node.value else ""  # a docstring
+                assert not re.search(rf"\b({'|'.join(OPTIONS)}|format)=", code), code
 
 
 def test_a_table_unpacks_as_three(tmp_path):
@@ -201,23 +218,15 @@ def test_a_table_unpacks_as_three(tmp_path):
     assert counts is table.counts
     assert features is table.feature_names
     assert samples is table.sample_names
-    with pytest.raises(AttributeError):
-        table.counts = None
-    np.testing.assert_array_equal(counts.toarray(), SMALL)
     said = "Table of 3 samples × 3 features, 4 counts above 0; features have names, samples have"
     assert repr(table) == f"{said} names"
     assert repr(table._replace(sample_names=None)) == f"{said} none"
 
 
-def test_imports_are_late_and_few():
+def test_imports_are_late():
     code = "import sys, gapmf.io; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     heavy = {"pandas", "polars", "pyarrow", "anndata", "h5py", "sklearn", "numba", "typer"}
     assert not heavy & set(done.stdout.split())
-    allowed = {"errors", "validation", "counts", "rows", "storage", "io"}
-    for path in Path(reading.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module.startswith("gapmf."):
-                assert node.module.split(".")[1] in allowed, path
