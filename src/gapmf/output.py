@@ -90,19 +90,12 @@ def _to_plain(value: Any) -> Any:
 
 
 def _parquet_writer() -> Callable[[Columns, str], Any]:
-    """Write Parquet with what is installed: polars, or pandas and pyarrow."""
-    try:
-        import polars
-
-        return lambda columns, path: polars.DataFrame(dict(columns)).write_parquet(path)
-    except ImportError:
-        pass
+    """Return a function that writes Parquet. It fails early if pyarrow is not installed."""
     try:
         import pandas
         import pyarrow  # noqa: F401
-
-        return lambda columns, path: pandas.DataFrame(dict(columns)).to_parquet(path)
     except ImportError as error:
         raise InvalidInputError(
-            "Parquet needs polars, or pandas and pyarrow: install one of them, or write a .csv"
+            "Parquet needs pyarrow: pip install 'gapmf[parquet]', or write a .csv"
         ) from error
+    return lambda columns, path: pandas.DataFrame(dict(columns)).to_parquet(path)

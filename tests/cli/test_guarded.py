@@ -91,7 +91,7 @@ def test_tables_of_other_manners(folder):
     assert "süß" in done.stdout
     done = run("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header", cwd=folder)
     assert "2 samples × 2 features" in done.stderr
-    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="header")
+    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="set the option `header`")
 
 
 def test_smoothing_can_be_asked_for_later(folder):
@@ -126,7 +126,7 @@ def test_triplets_by_other_names(folder):
     done = run("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2, cwd=folder)
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
-    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="layout")
+    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="the option `layout`")
 
 
 def test_a_missing_file(folder):
