@@ -88,7 +88,7 @@ def test_company_order_and_threads_do_not_matter(monkeypatch):
 def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
     X, model = a_data_set()
     base = posterior_activations(X, model, quantiles=())
-    monkeypatch.setattr(activations, "MOST_MOMENTS", 3 * 9)
+    monkeypatch.setattr(activations, "MAX_MOMENTS", 3 * 9)
     np.testing.assert_array_equal(posterior_activations(X, model, quantiles=()).mean, base.mean)
 
 
@@ -127,7 +127,7 @@ def test_refusals():
     model = GaP([[1.0, 2.0], [0.0, 0.0]])
     with pytest.raises(InvalidInputError, match="quantiles must lie between 0 and 1"):
         posterior_activations([[1, 0]], model, quantiles=(5, 95))
-    with pytest.raises(InvalidInputError, match="at most 1024"):
+    with pytest.raises(InvalidInputError, match="must be at most 1024"):
         posterior_activations([[1, 0]], model, n_draws=5000)
     with pytest.raises(InvalidInputError, match="feature 1 has counts"):
         posterior_activations([[1, 1]], model)
