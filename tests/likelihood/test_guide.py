@@ -1,4 +1,4 @@
-"""Guides of the sequential sampler: they help it, and never bias it."""
+"""Guides of particles: they reduce the variance, and never bias an estimate."""
 
 from __future__ import annotations
 
