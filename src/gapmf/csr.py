@@ -49,8 +49,7 @@ class Block(NamedTuple):
     indptr: Index
     indices: Index
     counts: Index
-    features: Index
-    """(J,): original numbers of the features, ascending."""
+    features: Index  # (J,): original numbers of the features, ascending
 
 
 def take_block(X: sp.csr_array, rows: Index) -> Block:

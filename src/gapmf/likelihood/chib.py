@@ -17,9 +17,9 @@ from scipy.special import gammaln, logsumexp
 
 from gapmf.kernels import chains
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.guide import N_PASSES, draw_passes, estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.guide import N_PASSES, chains_cost, draw_passes, estimate_each
 from gapmf.likelihood.result import LARGEST_STD_ERROR, Estimates, Mean, log_mean
-from gapmf.likelihood.sample import CHIB, Sample, particles_per_run, stream_keys, sweep_cost
+from gapmf.likelihood.sample import CHAINS, CHIB, Sample, particles_per_run, stream_keys, sweep_cost
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -37,7 +37,7 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
 def predict_cost(rows: sp.csr_array, K: int, n_chains: int) -> Array:
     """Predict the operations for each sample."""
     cost: Array = sweep_cost(rows, K) * n_chains * N_SWEEPS
-    return np.asarray(cost + pilot_cost(rows, K, N_PILOT) + pilot_cost(rows, K, N_FREE))
+    return np.asarray(cost + chains_cost(rows, K, N_PILOT) + chains_cost(rows, K, N_FREE))
 
 
 def log_factors(
@@ -49,7 +49,8 @@ def log_factors(
     """
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
-        point = fixed_point(pilot_shapes(rows, n, sample, guide, seed, N_PILOT))
+        pilot = stream_keys(rows, n, CHAINS, N_PASSES)
+        point = fixed_point(draw_passes(sample, guide, seed, pilot, N_PILOT))
         passing, *free = stream_keys(rows, n, CHIB, 1 + N_PASSES)
         joint = float(sample.log_density(point[None])[0])
         below = log_mean(joint - log_densities(sample, point, seed, passing, n_chains))

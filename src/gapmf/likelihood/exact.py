@@ -167,7 +167,7 @@ def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
     The sum is Γ(A+|v|)/(Γ(A) Π v_f!) E[Π_f (Σ_k p_fk θ_k)^{v_f}] with θ ~ Dirichlet(α). The samples
     of a block must have the same rule.
     """
-    n = _sums(block, block.counts.astype(float))
+    n = sum_entries(block.indptr, block.counts.astype(float))
     rule = simplex_rule(alpha, int(n.max()))
     top, total = quadrature.expectations(
         block.indptr, block.indices, block.counts, p, *rule, np.empty((0, 0))
@@ -180,8 +180,8 @@ def one_column(block: Block, p: Array, alpha: Array) -> Array:
     """Compute the single term for one column, or none for an empty sample: Eq. 15."""
     if alpha.size == 0:
         return np.zeros(block.indptr.size - 1)
-    n = _sums(block, block.counts.astype(float))
-    log_p = _sums(block, xlogy(block.counts, p[block.indices, 0]))
+    n = sum_entries(block.indptr, block.counts.astype(float))
+    log_p = sum_entries(block.indptr, xlogy(block.counts, p[block.indices, 0]))
     return log_rising(alpha[0], n) + log_p - _log_factorials(block)
 
 
@@ -192,7 +192,9 @@ def log_factors(method: str, block: Block, W: Array, rate: Array, alpha: Array) 
     """
     p, log_scale = scaled_probabilities(W, rate)
     compute = METHODS[method] if alpha.size > 1 else one_column
-    return compute(block, p, alpha) + _sums(block, block.counts * log_scale[block.indices])
+    return compute(block, p, alpha) + sum_entries(
+        block.indptr, block.counts * log_scale[block.indices]
+    )
 
 
 def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
@@ -205,11 +207,7 @@ def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
 
 
 def _log_factorials(block: Block) -> Array:
-    return _sums(block, gammaln(block.counts + 1.0))
-
-
-def _sums(block: Block, entries: Array) -> Array:
-    return sum_entries(block.indptr, entries)
+    return sum_entries(block.indptr, gammaln(block.counts + 1.0))
 
 
 METHODS: dict[str, Callable[[Block, Array, Array], Array]] = {

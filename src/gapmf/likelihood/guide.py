@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from gapmf.likelihood.result import MIN_FIRST_TOKENS, Estimates, Mean, expected_first_tokens
 from gapmf.likelihood.sample import (
-    CHAINS,
     GUIDE,
     Sample,
     draw_shapes,
@@ -45,10 +44,8 @@ _PARTICLES_PER_CHAIN = 4
 class Guides(NamedTuple):
     """Guides of N samples."""
 
-    sizes: Array
-    """(N, K): roughly proportional to E[L_k | v_n]."""
-    n_chains: int
-    """Number of short chains behind each guide."""
+    sizes: Array  # (N, K): roughly proportional to E[L_k | v_n]
+    n_chains: int  # number of short chains behind each guide
 
 
 def guides(
@@ -152,23 +149,8 @@ def draw_passes(
     return np.stack(drawn).reshape(len(keys), n_draws, each, sample.alpha.size)
 
 
-def pilot_shapes(
-    rows: sp.csr_array,
-    n: int,
-    sample: Sample,
-    guide: Array,
-    seed: np.uint64,
-    n_draws: int,
-    n_chains: int = N_CHAINS,
-    n_passes: int = N_PASSES,
-) -> Array:
-    """Draw α + L for the design of an estimator, from separate streams: see `draw_passes`."""
-    keys = stream_keys(rows, n, CHAINS, n_passes)
-    return draw_passes(sample, guide, seed, keys, n_draws, n_chains)
-
-
-def pilot_cost(rows: sp.csr_array, K: int, n_draws: int, n_chains: int = N_CHAINS) -> Array:
-    """Predict the operations of `pilot_shapes` and its guide, for each sample."""
+def chains_cost(rows: sp.csr_array, K: int, n_draws: int, n_chains: int = N_CHAINS) -> Array:
+    """Predict the operations of `draw_passes` and its guide, for each sample."""
     sweeps = sweep_cost(rows, K) * n_chains * (N_BURN_IN + n_draws)
     return pass_cost(rows, K, n_chains) + sweeps + guide_cost(rows, K, n_chains)
 

@@ -13,9 +13,16 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from gapmf.likelihood.guide import N_CHAINS, estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.guide import N_CHAINS, N_PASSES, chains_cost, draw_passes, estimate_each
 from gapmf.likelihood.result import Estimates, Mean, log_mean
-from gapmf.likelihood.sample import IMPORTANCE, LARGEST_LOG, Sample, log_gamma, stream_keys
+from gapmf.likelihood.sample import (
+    CHAINS,
+    IMPORTANCE,
+    LARGEST_LOG,
+    Sample,
+    log_gamma,
+    stream_keys,
+)
 from gapmf.model import GaP
 from gapmf.types import Array
 from gapmf.validation import check_whole
@@ -41,8 +48,9 @@ def log_factors(
     """
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
-        pilot = pilot_shapes(rows, n, sample, guide, seed, N_GAMMAS // N_CHAINS)
-        shapes = pilot.reshape(-1, sample.alpha.size)
+        keys = stream_keys(rows, n, CHAINS, N_PASSES)
+        drawn = draw_passes(sample, guide, seed, keys, N_GAMMAS // N_CHAINS)
+        shapes = drawn.reshape(-1, sample.alpha.size)
         key = np.array([int(seed), *stream_keys(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
@@ -55,7 +63,7 @@ def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:
     """Predict the operations for each sample; a lower bound when K is large."""
     size = np.diff(rows.indptr)
     each: Array = n_points * (size * (0.3 * K + 2.0) + N_GAMMAS * K + 10.0 * K)
-    return each + pilot_cost(rows, K, N_GAMMAS // N_CHAINS) + 1e6
+    return each + chains_cost(rows, K, N_GAMMAS // N_CHAINS) + 1e6
 
 
 def weigh(

@@ -11,18 +11,8 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, take_block
 from gapmf.distributions import log_one_plus
-from gapmf.likelihood import chib, exact, importance, reverse, smc
-from gapmf.likelihood.exact import rule_key
-from gapmf.likelihood.planning import (
-    AUTO_COST,
-    EXACT_METHODS,
-    MAX_COST,
-    Costs,
-    cut_blocks,
-    group_by_support,
-    predict,
-    refuse_if_too_costly,
-)
+from gapmf.likelihood import chib, exact, importance, planning, reverse, smc
+from gapmf.likelihood.planning import EXACT_METHODS, MAX_COST
 from gapmf.likelihood.result import Estimates, LogLikelihood, expand_distinct
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
@@ -176,9 +166,11 @@ def log_marginal_likelihood(
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        once = name == "smc" and not escalate
-        estimate = smc.estimate_once if once else ESTIMATORS[name].log_factors
-        known.put(chosen, estimate(rows[chosen], model, seed, size, n_jobs))
+        if name == "smc":
+            found = smc.log_factors(rows[chosen], model, seed, size, n_jobs, escalate)
+        else:
+            found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs)
+        known.put(chosen, found)
         methods[chosen] = name
     values -= log_normaliser(model)
     return expand_distinct(known, methods, inverse, method)
@@ -271,36 +263,36 @@ def _plan(
     Methods are indices of METHODS. place (N,) are the samples' rows in X, for error messages.
     """
     N = rows.shape[0]
-    groups = list(group_by_support(rows, model.W))
-    costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
+    groups = list(planning.group_by_support(rows, model.W))
+    costs = planning.Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
     rule = np.zeros(N, dtype=np.int64)
     which = np.full(N, _IMPOSSIBLE)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     for members, columns in groups:
         alpha = model.alpha[columns]
-        for array, values in zip(costs, predict(rows[members], alpha), strict=True):
+        for array, values in zip(costs, planning.predict(rows[members], alpha), strict=True):
             array[..., members] = values
-        rule[members] = rule_key(alpha, total[members])
+        rule[members] = exact.rule_key(alpha, total[members])
         which[members] = _choose(method, costs.operations[:, members], columns.size)
-    exact = which < len(EXACT_METHODS)
-    chosen = costs.operations[np.where(exact, which, 0), np.arange(N)]
-    if not exact.all():
-        estimator = ESTIMATORS[METHODS[which[~exact][0]]]
-        chosen[~exact] = estimator.predict_cost(rows[~exact], model.n_components, size)
-    refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
+    estimated = which >= len(EXACT_METHODS)
+    chosen = costs.operations[np.where(estimated, 0, which), np.arange(N)]
+    if estimated.any():
+        estimator = ESTIMATORS[METHODS[which[estimated][0]]]
+        chosen[estimated] = estimator.predict_cost(rows[estimated], model.n_components, size)
+    planning.refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
     n_entries = np.diff(rows.indptr)
     return which, [
         _Task(EXACT_METHODS[m], block, columns)
         for members, columns in groups
         for m in range(len(EXACT_METHODS))
-        for block in cut_blocks(members[which[members] == m], rule, n_entries, chosen)
+        for block in planning.cut_blocks(members[which[members] == m], rule, n_entries, chosen)
     ]
 
 
 def _choose(method: str, operations: Array, n_columns: int) -> Index:
     """Choose the method of samples with the same columns and these costs (3, N)."""
     if method == "auto":
-        cheap = operations.min(axis=0) <= AUTO_COST
+        cheap = operations.min(axis=0) <= planning.AUTO_COST
         return np.where(cheap, operations.argmin(axis=0), METHODS.index("smc"))
     if method not in EXACT_METHODS and n_columns < 2:  # one term, in closed form
         method = EXACT_METHODS[0]

@@ -89,12 +89,11 @@ def log_compositions(v: NDArray[Any], K: int) -> Array:
 class Costs(NamedTuple):
     """Predicted costs of the exact methods for N samples."""
 
-    operations: Array
-    """(3, N), in the order of EXACT_METHODS; inf where the memory does not suffice."""
-    log_terms: Array
-    """(N,): log-number of terms of the paper's sum."""
-    memory: Array
-    """(3, N), bytes."""
+    operations: (
+        Array  # (3, N), in the order of EXACT_METHODS; inf where the memory does not suffice
+    )
+    log_terms: Array  # (N,): log-number of terms of the paper's sum
+    memory: Array  # (3, N), bytes
 
 
 def predict(rows: sp.csr_array, alpha: Array) -> Costs:
@@ -232,14 +231,11 @@ def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterato
 class QuadratureBlock(NamedTuple):
     """A block of samples and its quadrature rule."""
 
-    members: Index
-    """Rows of the samples."""
-    columns: Index
-    """Columns of W that can have produced them."""
+    members: Index  # rows of the samples
+    columns: Index  # columns of W that can have produced them
     block: Block
     rule: QuadratureRule
-    logs: Array
-    """`simplex_logs` of the nodes if requested, else empty."""
+    logs: Array  # `simplex_logs` of the nodes if requested, else empty
 
 
 def plan_quadrature(

@@ -21,16 +21,10 @@ from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, sum_entries
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import quadrature_sums as kernel
+from gapmf.likelihood import planning
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
-from gapmf.likelihood.planning import (
-    MAX_COST,
-    QuadratureBlock,
-    check_support,
-    group_by_support,
-    plan_quadrature,
-    predict,
-)
+from gapmf.likelihood.planning import QuadratureBlock, check_support, plan_quadrature
 from gapmf.likelihood.sample import (
     ACTIVATIONS,
     log_gamma,
@@ -125,7 +119,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     N, K = rows.shape[0], model.n_components
     check_support(rows, model.W)
     works = plan_quadrature(
-        rows, model.W, model.alpha, "exact posterior moments", MAX_COST, extra_degree=2
+        rows, model.W, model.alpha, "exact posterior moments", planning.MAX_COST, extra_degree=2
     )
 
     # Impossible columns of a sample keep their prior, updated by a count of zero.
@@ -321,9 +315,9 @@ def _check_quantiles(quantiles: Any) -> Array:
 def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
     """Return for which samples quadrature is cheap."""
     cheap = np.ones(rows.shape[0], dtype=bool)
-    for members, columns in group_by_support(rows, model.W):
+    for members, columns in planning.group_by_support(rows, model.W):
         if columns.size > 1:
-            operations = predict(rows[members], model.alpha[columns]).operations[2]
+            operations = planning.predict(rows[members], model.alpha[columns]).operations[2]
             cheap[members] = operations <= EXACT_COST
     return cheap
 

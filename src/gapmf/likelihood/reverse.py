@@ -16,10 +16,11 @@ import scipy.sparse as sp
 from gapmf.csr import sum_entries
 from gapmf.kernels.conditional_smc import GROWTH, estimate_above, make_room
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.guide import estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.guide import chains_cost, draw_passes, estimate_each
 from gapmf.likelihood.planning import MAX_MEMORY
 from gapmf.likelihood.result import LARGEST_STD_ERROR, Estimates, Mean, log_mean
 from gapmf.likelihood.sample import (
+    CHAINS,
     REVERSE,
     Sample,
     max_particles,
@@ -47,7 +48,7 @@ def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
     moves = sweep_cost(rows, K) * per_run * N_RUNS / GROWTH
     tokens = sum_entries(rows.indptr, rows.data.astype(float))
     singly = tokens * (0.5 * K + 3.0) * (per_run + K) * N_RUNS
-    cost = moves + singly + pilot_cost(rows, K, N_PILOT, per_run * N_RUNS)
+    cost = moves + singly + chains_cost(rows, K, N_PILOT, per_run * N_RUNS)
     return np.where(8.0 * tokens > MAX_MEMORY, np.inf, cost)
 
 
@@ -66,8 +67,8 @@ def log_factors(
         J, K = sample.p.shape
         # All chains start from one pass, where those that found more probable modes have more
         # descendants; independent passes would count alike.
-        pilot = pilot_shapes(rows, n, sample, guide, seed, N_PILOT, n_chains, n_passes=1)
-        ends = pilot[0, -1, ::spacing]
+        start = stream_keys(rows, n, CHAINS, 1)
+        ends = draw_passes(sample, guide, seed, start, N_PILOT, n_chains)[0, -1, ::spacing]
         keys = stream_keys(rows, n, REVERSE, N_RUNS)
         at = make_particles(per_run, K, J)
         path, features = make_room(sample.counts, K), np.arange(J)

@@ -51,16 +51,11 @@ def stream_keys(rows: sp.csr_array, n: int, purpose: int, n_keys: int) -> list[i
 class Sample(NamedTuple):
     """The J positive counts of a sample, and the K columns that can have produced them."""
 
-    counts: Index
-    """(J,): v_f > 0."""
-    p: Array
-    """(J, K): p_fk, each row scaled to a maximum of 1."""
-    alpha: Array
-    """(K,)."""
-    columns: Index
-    """(K,): numbers of the columns in the model."""
-    constant: float
-    """Logarithm of the contribution of the scaling and of Π v_f! to the factor."""
+    counts: Index  # (J,): v_f > 0
+    p: Array  # (J, K): p_fk, each row scaled to a maximum of 1
+    alpha: Array  # (K,)
+    columns: Index  # (K,): numbers of the columns in the model
+    constant: float  # logarithm of the contribution of the scaling and of Π v_f! to the factor
 
     def log_density(self, x: Array) -> Array:
         """Return log p(v, x) − `constant` at points x (S, K): prior and likelihood of log g."""

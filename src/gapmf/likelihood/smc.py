@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gapmf.csr import Block, sum_entries, take_block
@@ -56,29 +57,28 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
 
 
 def log_factors(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    per_island: int,
+    n_jobs: int | None,
+    escalate: bool = True,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible. Samples that need more particles, according to a pilot run,
-    get them.
+    Every sample must be possible. With `escalate`, samples that need more particles, according to
+    a pilot run, get them.
     """
-    result = Estimates.empty(rows.shape[0])
     guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
+    if not escalate:
+        return _estimate(rows, model, guided, seed, per_island, n_jobs)
+    result = Estimates.empty(rows.shape[0])
     sizes = _sizes(rows, model, guided, seed, per_island, n_jobs)
     for size in np.unique(sizes):
         some = np.flatnonzero(sizes == size)
         own = guided._replace(sizes=guided.sizes[some])
         result.put(some, _estimate(rows[some], model, own, seed, int(size), n_jobs))
     return result
-
-
-def estimate_once(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, per_island: int, n_jobs: int | None
-) -> Estimates:
-    """Estimate as `log_factors`, but with per_island particles for every sample."""
-    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
-    return _estimate(rows, model, guided, seed, per_island, n_jobs)
 
 
 def _sizes(
@@ -94,12 +94,9 @@ def _sizes(
     pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT)
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
-    (rarest, mass), total = _rarest(rows, model), sum_entries(rows.indptr, rows.data)
-    guide_mass = guided.sizes.sum(axis=1)
     for factor in ESCALATION:
         poor = error > _TARGET_ERROR * np.sqrt(sizes / per_island)
-        n_particles = N_ISLANDS * sizes
-        poor |= few_first_tokens(rarest, mass, guide_mass, total, n_particles, guided.n_chains)
+        poor |= _may_miss_modes(rows, model, guided, N_ISLANDS * sizes)
         sizes[poor] = factor * per_island
     return np.asarray(np.minimum(sizes, max_particles(model.n_components)))
 
@@ -148,18 +145,21 @@ def _estimate(
     found = combine(log_values, within, P)
     # A choice that no particle made may still have a probability of about 1/P.
     least = np.where(ambiguous, 1.0 / P, 0.0)
-    total = sum_entries(rows.indptr, rows.data)
-    guide_mass = guided.sizes.sum(axis=1)
-    few = few_first_tokens(*_rarest(rows, model), guide_mass, total, P, guided.n_chains)
+    missed = ambiguous & _may_miss_modes(rows, model, guided, P)
     return found._replace(
-        std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~(ambiguous & few)
+        std_errors=np.maximum(found.std_errors, least), reliable=found.reliable & ~missed
     )
 
 
-def _rarest(rows: sp.csr_array, model: GaP) -> tuple[Array, Array]:
-    """Return the smallest α among the possible components of each sample, and their sum."""
-    met = support(rows, model.W > 0)
-    return np.where(met, model.alpha, np.inf).min(axis=1), met @ model.alpha
+def _may_miss_modes(
+    rows: sp.csr_array, model: GaP, guided: Guides, n_particles: int | Index
+) -> NDArray[np.bool_]:
+    """Return whether all particles may miss the possible component with the smallest α."""
+    possible = support(rows, model.W > 0)
+    rarest = np.where(possible, model.alpha, np.inf).min(axis=1)
+    mass, guide_mass = possible @ model.alpha, guided.sizes.sum(axis=1)
+    total = sum_entries(rows.indptr, rows.data)
+    return few_first_tokens(rarest, mass, guide_mass, total, n_particles, guided.n_chains)
 
 
 def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
