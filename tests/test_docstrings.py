@@ -72,7 +72,6 @@ CITED = {
     "gapmf.GammaPoissonMF": {"Filstroff", "Liu"},
     "gapmf.NegativeMultinomial": {"Filstroff"},
     "gapmf.datasets.paper_synthetic": {"Filstroff"},
-    "gapmf.document_completion": {"Wallach"},
     "gapmf.log_joint_likelihood": {"Filstroff"},
     "gapmf.log_marginal_likelihood": {
         *("Filstroff", "Doucet", "Chib", "Murray", "Andrieu", "Vehtari"),

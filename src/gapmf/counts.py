@@ -24,14 +24,14 @@ _BLOCK_CELLS = 1 << 20  # number of cells of dense input that are checked at onc
 
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
-    "negative": "Negative values in data are no counts: pass them raw, before centring or scaling",
+    "negative": "Negative values in data are not counts: pass raw, unscaled counts",
     "not whole": "pass raw counts, not normalised or log-transformed values",
     "missing": "fill or drop missing values (NaN) first",
     "infinite": "replace or drop infinite values first",
-    "too large": "larger ones are not exact in float64",
+    "too large": "larger counts are not exact in float64",
     "text": "drop columns of names (or make them the index), convert digits to numbers, "
     "and count words first (sklearn's CountVectorizer)",
-    "complex": "Complex data not supported: take real parts, or magnitudes, that are whole",
+    "complex": "Complex data not supported: pass real counts",
     "not a number": "convert the values to numbers first",
 }
 

@@ -129,7 +129,7 @@ def select_rank(
     counts = check_counts(X)
     ranks = sorted({check_whole(K, "n_components") for K in n_components})
     if not ranks:
-        raise InvalidInputError("n_components must hold at least one rank to fit")
+        raise InvalidInputError("n_components is empty: give at least one rank")
     check_option(how, ("fits", "prune"), "how")
     template = GammaPoissonMF() if estimator is None else estimator
     seen = np.asarray(counts.sum(axis=0)) > 0

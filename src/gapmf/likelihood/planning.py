@@ -89,9 +89,7 @@ def log_compositions(v: NDArray[Any], K: int) -> Array:
 class Costs(NamedTuple):
     """Predicted costs of the exact methods for N samples."""
 
-    operations: (
-        Array  # (3, N), in the order of EXACT_METHODS; inf where the memory does not suffice
-    )
+    operations: Array  # (3, N), in the order of EXACT_METHODS; inf if there is too little memory
     log_terms: Array  # (N,): log-number of terms of the paper's sum
     memory: Array  # (3, N), bytes
 
@@ -277,11 +275,9 @@ def plan_quadrature(
     for members, columns in groups:
         for chosen in cut_blocks(members, rule, size, cost):
             shapes, n = alpha[columns], int(degree[chosen].max())
+            block, its_rule = take_block(rows, chosen), simplex_rule(shapes, n, logs=logs)
             its_logs = simplex_logs(shapes, n) if logs else np.empty((0, 0, 0))
-            its_rule = simplex_rule(shapes, n, logs=logs)
-            works.append(
-                QuadratureBlock(chosen, columns, take_block(rows, chosen), its_rule, its_logs)
-            )
+            works.append(QuadratureBlock(chosen, columns, block, its_rule, its_logs))
     return works
 
 

@@ -105,13 +105,7 @@ def perplexity(
     found = log_marginal_likelihood(counts, model, method, random_state=random_state, n_jobs=n_jobs)
     rest = log_totals(counts, model) + _log_orders(counts)
     log_p = (found.total - float(rest.sum())) / n_tokens
-    return Perplexity(
-        perplexity=float(np.exp(-log_p)),
-        log_p_token=log_p,
-        std_error=found.std_error / n_tokens,
-        log_likelihood=found,
-        n_tokens=n_tokens,
-    )
+    return Perplexity(float(np.exp(-log_p)), log_p, found.std_error / n_tokens, found, n_tokens)
 
 
 def log_totals(counts: sp.csr_array, model: GaP) -> Array:
@@ -168,7 +162,7 @@ def document_completion(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> Completion:
-    """Score a model on held-out tokens, given the other tokens of each sample [1]_.
+    """Score a model on held-out tokens, given the other tokens of each sample.
 
     Each token is observed independently with probability `seen`. Observed counts are then
     Poisson with rates `seen` × W h, and held-out counts are Poisson given h too. Both scores use
@@ -194,12 +188,7 @@ def document_completion(
 
     See Also
     --------
-    perplexity : Score all tokens of a sample.
-
-    References
-    ----------
-    .. [1] H. M. Wallach, I. Murray, R. Salakhutdinov and D. Mimno, "Evaluation Methods for Topic
-       Models", ICML, 2009.
+    perplexity : Score all tokens of a sample; its reference describes both scores.
 
     Examples
     --------
@@ -222,7 +211,18 @@ def document_completion(
     seed = int(rng.integers(2**63))
     h = posterior_activations(shown, smaller, quantiles=(), random_state=seed, n_jobs=n_jobs).mean
     log_p_token = _log_p_tokens(rest, h, model) / n_tokens
-    log_p, error = _log_ratio(counts, shown, model, smaller, seen, seed, n_jobs)
+    # log p(rest | shown) = log p(all) + log p(split | all) − log p(shown)
+    both, part = (
+        log_marginal_likelihood(x, m, random_state=seed, n_jobs=n_jobs)
+        for x, m in ((counts, model), (shown, smaller))
+    )
+    n, n_shown = counts.sum(), shown.sum()
+    split = sum(
+        sign * gammaln(x.data + 1.0).sum() for sign, x in ((1, counts), (-1, shown), (-1, rest))
+    )
+    split += n_shown * np.log(seen) + (n - n_shown) * np.log1p(-seen)
+    log_p = both.total + float(split) - part.total
+    error = float(np.hypot(both.std_error, part.std_error))
     return Completion(float(np.exp(-log_p_token)), log_p_token, log_p, error, n_tokens)
 
 
@@ -249,30 +249,6 @@ def _log_p_tokens(rest: sp.csr_array, h: Array, model: GaP) -> float:
         rates = model.W[rest.indices[some]] @ h[n]
         value += float(rest.data[some] @ (np.log(rates) - totals[n]))
     return value
-
-
-def _log_ratio(
-    counts: sp.csr_array,
-    shown: sp.csr_array,
-    model: GaP,
-    smaller: GaP,
-    seen: float,
-    seed: int,
-    n_jobs: int | None,
-) -> tuple[float, float]:
-    """Return log p(rest | shown) = log p(all) + log p(split | all) − log p(shown), with error."""
-    both, part = (
-        log_marginal_likelihood(x, m, random_state=seed, n_jobs=n_jobs)
-        for x, m in ((counts, model), (shown, smaller))
-    )
-    n, n_shown = counts.sum(), shown.sum()
-    rest = counts - shown
-    split = sum(
-        sign * gammaln(x.data + 1.0).sum() for sign, x in ((1, counts), (-1, shown), (-1, rest))
-    )
-    split += n_shown * np.log(seen) + (n - n_shown) * np.log1p(-seen)
-    value = both.total + float(split) - part.total
-    return value, float(np.hypot(both.std_error, part.std_error))
 
 
 def _log_orders(counts: sp.csr_array) -> Array:
