@@ -67,6 +67,7 @@ def test_no_finite_maximum_and_nothing_to_learn():
     np.testing.assert_array_equal(only_empty, [0.3])
 
 
+@pytest.mark.slow
 def test_one_alpha_for_components_that_disagree():
     """Sizes without any spread next to scattered ones: two maxima, of which the end is worse."""
     constant, scattered = np.full(10, 5000), np.repeat([0, 100], 5)

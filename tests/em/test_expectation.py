@@ -106,6 +106,7 @@ def test_the_total_activation_is_gamma(problem):
     np.testing.assert_allclose(second, shape * (shape + 1), rtol=1e-11)
 
 
+@pytest.mark.slow
 @given(problems(max_count=12, max_samples=4, max_components=3))
 @settings(max_examples=40)
 def test_gradient_agrees_with_differences(problem):

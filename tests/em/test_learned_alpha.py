@@ -149,6 +149,7 @@ def test_one_component_needs_no_polynomial():
 # The maximum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_both_algorithms_end_at_the_same_top(mode):
     X, _ = paper_synthetic(2.0, 40, random_state=5)
@@ -177,6 +178,7 @@ def test_both_algorithms_end_at_the_same_top(mode):
     assert certify(expect, off).projected_gradient > 0.05
 
 
+@pytest.mark.slow
 def test_levelling_leaves_a_column_that_explains_a_few_samples():
     """A direct climb ends 2.5 nats lower here, and lower than with one α for all."""
     X, _ = paper_synthetic(1.0, random_state=3)
@@ -195,6 +197,7 @@ def test_levelling_leaves_a_column_that_explains_a_few_samples():
     assert history.model is better.model
 
 
+@pytest.mark.slow
 def test_within_sampling_error_of_the_truth():
     """12 data sets: the mean error of log α within 5 standard errors, for either component.
 

@@ -12,6 +12,7 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.errors import InvalidInputError, TooCostlyError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["em-c", "exact"])
 def test_the_estimator_learns(algorithm):
     X, _ = paper_synthetic(1.0, 25, random_state=0)

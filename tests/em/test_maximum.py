@@ -89,6 +89,7 @@ def test_a_column_goes_to_zero(seed):
     assert certificate.projected_gradient < 1e-5
 
 
+@pytest.mark.slow
 def test_regrowing_finds_a_better_place_for_the_spare_column():
     """Two maxima 0.06 nats apart; nine starts in ten end at the lower one."""
     X, _ = paper_synthetic(100.0, random_state=3)

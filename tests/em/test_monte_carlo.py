@@ -71,6 +71,7 @@ def fitted_model(engine, settings, rng):
 PAPER = {"schedule": "paper", "n_draws": 3, "n_burn_in": 2, "max_iter": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -113,6 +114,7 @@ def test_a_step_of_mcem_h_is_the_papers():
     np.testing.assert_allclose(W, model.W * ratio / h.sum(axis=0), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 100])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_near_the_maximum_the_mean_is_the_maximum(algorithm, scale):
@@ -142,6 +144,7 @@ def test_near_the_maximum_the_mean_is_the_maximum(algorithm, scale):
     assert np.std(seen, axis=0).max() > 1e-3 * mean.max()
 
 
+@pytest.mark.slow
 def test_the_spare_column_shrinks_under_mcem_c_only():
     """The paper's figure 3: on V₂, after as many iterations, MCEM-CH and MCEM-H still have it."""
     X, _ = paper_synthetic(scale=100, random_state=0)
@@ -220,6 +223,7 @@ def test_bad_parameters(parameters, says):
         GammaPoissonMF(**{"n_components": 2, "algorithm": "mcem-c"} | parameters).fit(counts())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["component", "shared"])
 @pytest.mark.parametrize("schedule", ["adaptive", "saem"])
 def test_learned_alpha_is_that_of_the_exact_maximum(how, schedule):

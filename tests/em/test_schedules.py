@@ -195,6 +195,7 @@ def test_saem_draws_more_only_where_it_cannot_tell():
     assert windows == [(1, 20.0), (1, averaged), (1, averaged), (2, averaged)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 10, 100])
 @pytest.mark.parametrize("K", [2, 3])
 def test_it_ends_at_a_maximum(scale, K):
@@ -208,6 +209,7 @@ def test_it_ends_at_a_maximum(scale, K):
     assert 0.0 <= top.expectation.log_likelihood - here < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [{"algorithm": "mcem-ch"}, {"schedule": "saem"}])
 @pytest.mark.parametrize("scale", [1, 100])
 def test_the_others_end_near_one_too(parameters, scale):

@@ -6,6 +6,7 @@ from gapmf import GammaPoissonMF
 from gapmf.datasets import paper_synthetic
 
 
+@pytest.mark.slow
 def test_names_in_reports():
     X, _ = paper_synthetic(10.0, 40, random_state=0)
     frame = pd.DataFrame(X, columns=["ape", "bee", "cat", "dog"])

@@ -33,6 +33,7 @@ def report(fitted):
     return est.rank_report(X)
 
 
+@pytest.mark.slow
 def test_the_report_finds_the_rank(fitted, report):
     X, X_test, est = fitted
     assert report.rank == 3 == report.keep.sum()
@@ -53,6 +54,7 @@ def test_the_report_finds_the_rank(fitted, report):
     assert "held-out" in str(with_test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters", [{"learn_alpha": True}, {"algorithm": "mcem-ch"}, {"schedule": "saem"}]
 )
