@@ -1,6 +1,7 @@
 """Reports call features by their names, if the fit knew them."""
 
 import pandas as pd
+import pytest
 
 from gapmf import GammaPoissonMF
 from gapmf.datasets import paper_synthetic
