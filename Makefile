@@ -6,16 +6,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests run in as many processes as there are cores; TESTS chooses some of them.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+TESTS ?= tests
+
 .PHONY: demo test test-fast check format clean
 
 demo: $(READY)
 	@$(BIN)/gapmf demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
 
+# The inner loop: all but the statistical and other long tests, in a minute once kernels are compiled.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -97,7 +97,7 @@ def test_bad_requests():
         model.sample(2, form="nm")
     with pytest.raises(ValueError, match="n_samples must be a whole number, 1 or more"):
         model.sample(0)
-    with pytest.raises(ValueError, match="component 2 does not exist: there are 2"):
+    with pytest.raises(ValueError, match="component 2 does not exist: the model has 2"):
         model.component(2)
     with pytest.raises(ValueError, match=r"component 1\.0 does not exist"):
         model.component(1.0)

@@ -26,7 +26,7 @@ def test_bic_and_held_out_counts_find_the_papers_rank():
     assert tested.n_components == 2
     assert tested.held_out_error[tested.held_out.argmax()] == 0.0
     np.testing.assert_array_equal(tested.bic, found.bic)
-    assert repr(tested) == "RankSelection(n_components=2, of [1, 2, 3])"
+    assert repr(tested) == "RankSelection(n_components=2, ranks=[1, 2, 3])"
 
 
 def test_pruning_down():

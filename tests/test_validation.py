@@ -18,7 +18,7 @@ from gapmf.validation import check_option, check_positive, check_random_state, c
         ([1.0, np.inf], r"alpha\[1\] is inf"),
         ([1.0, 2.0, 3.0], "alpha has length 3, but there are 2 components"),
         ([[1.0, 2.0]], r"alpha must be a number or 1-D of length 2, but has shape \(1, 2\)"),
-        ("one", "alpha must be a number, or 2 numbers, one a component, but is str: 'one'"),
+        ("one", "alpha must be a number, or 2 numbers, one per component, but is str: 'one'"),
         (None, "alpha must be a number"),
         ([1.0, [2.0]], "alpha must be a number"),
         (10**400, "alpha must be a number"),

@@ -1,8 +1,8 @@
-"""The one door through which data come in.
+"""Validation of count data.
 
-`check_counts` takes every kind of X that gapmf accepts (NumPy, SciPy sparse, pandas, polars,
-nested lists) to one kind: a canonical CSR array of int64 counts, samples × features. Sparse
-input is never made dense.
+`check_counts` converts every kind of X that gapmf accepts (NumPy, SciPy sparse, pandas, polars,
+nested lists) to a canonical CSR array of int64 counts, samples × features. It never makes sparse
+input dense.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from gapmf.errors import InvalidInputError
 from gapmf.validation import shorten
 
-LARGEST_COUNT = 2**53  # whole numbers are exact in float64 up to here
-_BLOCK_CELLS = 1 << 20  # dense input is looked at in blocks of about this many cells
+LARGEST_COUNT = 2**53  # integers are exact in float64 up to here
+_BLOCK_CELLS = 1 << 20  # number of cells of dense input that are checked at once
 
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
-    "negative": "Negative values in data are no counts: pass them raw, before centring or scaling",
+    "negative": "Negative values in data are not counts: pass raw, unscaled counts",
     "not whole": "pass raw counts, not normalised or log-transformed values",
     "missing": "fill or drop missing values (NaN) first",
     "infinite": "replace or drop infinite values first",
-    "too large": "larger ones are not exact in float64",
+    "too large": "larger counts are not exact in float64",
     "text": "drop columns of names (or make them the index), convert digits to numbers, "
     "and count words first (sklearn's CountVectorizer)",
-    "complex": "Complex data not supported: take real parts, or magnitudes, that are whole",
+    "complex": "Complex data not supported: pass real counts",
     "not a number": "convert the values to numbers first",
 }
 
@@ -39,43 +39,49 @@ _ADVICE = {
 def check_counts(
     X: Any, *, n_features: int | None = None, name: str = "X", owner: str = "the model"
 ) -> sp.csr_array:
-    """Return X as a canonical CSR array of int64 counts, or say where it is wrong.
+    """Return X as a canonical CSR array of int64 counts.
 
     Parameters
     ----------
-    X : array, SciPy sparse matrix or array, pandas or polars frame, nested list; (N, F)
-        Whole numbers ≥ 0 of any dtype, objects that hold numbers included.
+    X : array-like, sparse matrix, pandas or polars DataFrame of shape (n_samples, n_features)
+        Integers ≥ 0 of any dtype, including objects that hold numbers.
     n_features : int, optional
-        The number of features that X must have.
-    name : str
-        What the error messages call X.
-    owner : str
-        Whom they call the owner of these features.
+        Number of features that X must have.
+    name : str, default="X"
+        Name of X in error messages.
+    owner : str, default="the model"
+        What has `n_features` features, in error messages.
 
     Returns
     -------
-    csr_array of int64, (N, F)
-        Sorted indices, no duplicates, no stored zeros. It may share memory with X and is
-        to be read only.
+    csr_array of int64 of shape (n_samples, n_features)
+        Counts with sorted indices, without duplicates and stored zeros. Do not write to it: it
+        may share memory with X.
+
+    Raises
+    ------
+    InvalidInputError
+        If X is not a matrix of counts. The message names the first bad cell.
     """
-    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
-    if package == "gapmf" and kind == "Table":
-        raise InvalidInputError(
-            f"{name} is what gapmf.read returns, counts with names: pass its counts, table.counts"
-        )
+    kind = type(X).__name__
     if kind == "LazyFrame":
         raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
     if is_frame(X):
         counts = _from_frame(X, name)
     elif sp.issparse(X):
         counts = _from_sparse(X, None, name)
+    elif hasattr(X, "counts") and hasattr(X, "feature_names"):
+        raise InvalidInputError(
+            f"{name} is a table of counts and names, as gapmf.read returns it: "
+            "pass its counts, table.counts"
+        )
     else:
         counts = _from_dense(_as_array(X, name), name)
     if n_features is not None and counts.shape[1] != n_features:
         raise InvalidInputError(
             f"{name} has {counts.shape[1]} features, but {owner} is expecting {n_features} "
-            f"features as input: give {name} those that the model was made with, in their order. "
-            f"{name} is samples × features, W features × components: is one transposed?"
+            f"features as input: pass the features of the training data, in the same order. "
+            f"{name} is samples × features and W is features × components: is one transposed?"
         )
     totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
     _check_totals(totals, name)  # an empty row has its neighbour's first entry here: harmless
@@ -86,7 +92,7 @@ def _check_totals(totals: NDArray[np.float64], name: str) -> None:
     if totals.max() > LARGEST_COUNT:
         raise InvalidInputError(
             f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
-            "beyond what float64 counts exactly"
+            "the largest count that is exact in float64"
         )
 
 
@@ -120,7 +126,7 @@ def _from_frame(frame: Any, name: str) -> sp.csr_array:
 
 
 def _plainly_sparse(dtype: Any) -> bool:
-    """Whether a pandas dtype is sparse, numeric and filled with zeros."""
+    """Return whether a pandas dtype is sparse, numeric and filled with zeros."""
     fill = getattr(dtype, "fill_value", None)
     return fill is not None and fill == 0 and np.dtype(dtype.subtype).kind in "uif"
 
@@ -148,7 +154,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
     try:
         array = np.asarray(values)
         if array.dtype.kind in "UScM" and not isinstance(values, np.ndarray):
-            # NumPy has turned all cells of a list into the type of the worst one.
+            # NumPy converts all cells of a list to one common type.
             array = np.array(values, dtype=object)
     except ValueError:  # numpy says "inhomogeneous shape"
         raise InvalidInputError(
@@ -182,10 +188,10 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
-    """Canonical counts from any SciPy format; the caller's matrix is left as it was.
+    """Convert any SciPy format without changing the caller's matrix.
 
-    The stored entries are checked in their own type, before duplicates are added: two uint8
-    entries of 200 make 400, and two halves are two bad cells.
+    Stored entries are checked in their own type, before duplicates are summed: two uint8
+    entries of 200 make 400, and two entries of 0.5 are two bad cells.
     """
     _check_shape(matrix.shape, name)
     if matrix.dtype.kind not in "buif":
@@ -242,8 +248,8 @@ def is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
     if kind not in "uif":
         return np.zeros(values.shape, dtype=bool)
     if values.dtype == np.float16:
-        values = values.astype(np.float32)  # where the limit is finite
-    with np.errstate(invalid="ignore"):  # NaN compares false: that is what is wanted
+        values = values.astype(np.float32)  # the limit overflows in float16
+    with np.errstate(invalid="ignore"):  # NaN compares false, as it should
         good = (values >= 0) & (values <= LARGEST_COUNT)
         if kind == "f":
             good &= values == np.floor(values)
@@ -251,7 +257,7 @@ def is_count(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _fault(value: Any) -> str | None:
-    """What keeps `value` from being a count, as a key of the table of advice."""
+    """Return why `value` is not a count, as a key of `_ADVICE`."""
     if isinstance(value, (str, bytes)):
         return "text"
     if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
@@ -276,7 +282,7 @@ def explain(value: Any, shown: str | None = None) -> str:
     """Say why a value is not a count, and what to do; it is shown as it is, or as `shown`."""
     is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
     fault = _fault(value) or "not a number"
-    is_text = isinstance(value, (str, bytes))  # NumPy's too, whose repr names their type
+    is_text = isinstance(value, (str, bytes))  # NumPy's subclasses show their type in repr
     if is_number:
         value = value.item()
     elif is_text:

@@ -1,4 +1,4 @@
-"""Rows of a CSR array of counts: equal ones found, blocks of them cut out."""
+"""Operations on the rows of CSR arrays of counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gapmf.types import Index
 
 
 def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
-    """The first row of each kind, in order, and for every row its place among those.
+    """Return the first of each group of equal rows, and the group of every row.
 
-    X is canonical (see `check_counts`), so equal rows have equal bytes.
+    X must be canonical (see `check_counts`), so that equal rows have equal bytes.
     """
     seen: dict[tuple[bytes, bytes], int] = {}
     first: list[int] = []
@@ -30,31 +30,30 @@ def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
 
 
 def only_features(X: sp.csr_array, wanted: NDArray[np.bool_]) -> sp.csr_array:
-    """X without the counts of other features; its shape stays."""
+    """Remove the counts of all features that are not wanted; the shape stays."""
     kept = wanted[X.indices]
     ends = np.concatenate([[0], np.cumsum(kept)])
     return sp.csr_array((X.data[kept], X.indices[kept], ends[X.indptr]), shape=X.shape)
 
 
 def sum_entries(indptr: NDArray[Any], entries: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum over each row of a number given for each stored entry, (N,)."""
+    """Sum one number per stored entry over each row: (N,)."""
     N = indptr.size - 1
     row = np.repeat(np.arange(N), np.diff(indptr))
     return np.asarray(np.bincount(row, weights=entries, minlength=N), dtype=np.float64)
 
 
 class Block(NamedTuple):
-    """Some rows with the features that occur in them: CSR over local feature numbers."""
+    """Some rows of a CSR array, with their features renumbered from 0."""
 
     indptr: Index
     indices: Index
     counts: Index
-    features: Index
-    """(J,): the features, by their number in X, in ascending order."""
+    features: Index  # (J,): original numbers of the features, ascending
 
 
 def take_block(X: sp.csr_array, rows: Index) -> Block:
-    """The given rows of X, their features renumbered from 0."""
+    """Cut out the given rows of X and renumber their features from 0."""
     part = X[rows]
     features, local = np.unique(part.indices, return_inverse=True)
     return Block(

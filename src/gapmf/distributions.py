@@ -1,4 +1,4 @@
-"""The negative binomial and the negative multinomial, in the paper's parametrisation."""
+"""Negative binomial and negative multinomial distributions in the paper's parametrisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 
 
 def log_rising(a: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
-    """log Γ(a+n)/Γ(a) for a > 0 and n ≥ 0, without the cancellation when a ≫ n."""
+    """Return log Γ(a+n)/Γ(a) for a > 0 and n ≥ 0, without cancellation when a ≫ n."""
     a, n = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(n, dtype=float))
     large = np.maximum(a, 10.0)
     value = (large + n - 0.5) * np.log1p(n / large) + n * np.log(large) - n
@@ -27,7 +27,7 @@ def log_rising(a: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
 
 
 def log_one_plus(S: ArrayLike, beta: ArrayLike) -> NDArray[np.float64]:
-    """log(1 + S/β) for S ≥ 0 and β > 0, whatever their sizes."""
+    """Return log(1 + S/β) for S ≥ 0 and β > 0 of any size."""
     S, beta = np.asarray(S, dtype=float), np.asarray(beta, dtype=float)
     small = np.log1p(np.minimum(S, beta) / beta)
     return np.asarray(np.where(beta >= S, small, np.log(S + beta) - np.log(beta)))
@@ -36,11 +36,28 @@ def log_one_plus(S: ArrayLike, beta: ArrayLike) -> NDArray[np.float64]:
 def negative_binomial(
     alpha: ArrayLike, p: ArrayLike | None = None, *, p0: ArrayLike | None = None
 ) -> Any:
-    """NB(α, p) of Eq. 12, as a frozen `scipy.stats.nbinom`.
+    """Make the negative binomial distribution NB(α, p) of Eq. 12.
 
-    P(X = c) = Γ(α+c) / (Γ(α) c!) (1−p)^α p^c, with mean αp/(1−p). SciPy calls 1−p what the
-    paper calls p; this function is the only place that has to know. Where p is next to 1, give
-    p0 = 1 − p instead, which then keeps its digits.
+    P(X = c) = Γ(α+c) / (Γ(α) c!) (1−p)^α p^c, with mean αp/(1−p).
+
+    Parameters
+    ----------
+    alpha : float or array-like
+        Dispersion α > 0.
+    p : float or array-like, optional
+        Event probability, in [0, 1). SciPy's own parameter is 1 − p.
+    p0 : float or array-like, optional
+        The complement 1 − p, in (0, 1]. Give `p0` instead of `p` when p is close to 1, so that
+        no digits are lost.
+
+    Returns
+    -------
+    scipy.stats frozen distribution
+        A frozen `scipy.stats.nbinom`.
+
+    See Also
+    --------
+    NegativeMultinomial : Its generalisation to vectors of counts.
 
     Examples
     --------
@@ -63,17 +80,36 @@ def negative_binomial(
 
 
 class NegativeMultinomial:
-    """The negative multinomial distribution NM(α, p), in the manner of `scipy.stats`.
+    """Negative multinomial distribution NM(α, p) with the interface of `scipy.stats`.
 
-    It counts F kinds of events until α failures (any α > 0): the law of independent Poisson
-    counts whose rates share one Gamma-distributed factor (the paper's Proposition 1).
+    It counts F kinds of events until α failures. It is also the law of independent Poisson
+    counts whose rates share one Gamma-distributed factor (Proposition 1 of [1]_).
 
     Parameters
     ----------
     alpha : float
-        Dispersion, > 0.
-    p : array-like, (F,)
-        Event probabilities, ≥ 0, with a sum below 1; p₀ = 1 − Σp is the rest.
+        Dispersion α > 0; it need not be an integer.
+    p : array-like of shape (n_features,)
+        Event probabilities, ≥ 0, with a sum below 1. The paper writes p₀ for 1 − Σ_f p_f.
+
+    Attributes
+    ----------
+    alpha : float
+        Dispersion α.
+    p : ndarray of shape (n_features,)
+        Event probabilities, read-only.
+    p0 : float
+        Probability p₀ of a failure.
+
+    See Also
+    --------
+    negative_binomial : The case of one feature.
+    GaP.component : The law of one component of a model.
+
+    References
+    ----------
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
 
     Examples
     --------
@@ -86,7 +122,7 @@ class NegativeMultinomial:
     """
 
     def __init__(self, alpha: float, p: ArrayLike) -> None:
-        p = as_float(p, "p", "the event probabilities, one a feature")
+        p = as_float(p, "p", "the event probabilities, one per feature")
         if p.ndim != 1 or p.size == 0:
             raise InvalidInputError(f"p must be 1-D and not empty, but has shape {p.shape}")
         inside = (p >= 0) & (p <= 1)
@@ -102,9 +138,23 @@ class NegativeMultinomial:
 
     @classmethod
     def from_rates(cls, alpha: float, beta: float, w: ArrayLike) -> NegativeMultinomial:
-        """The law of Proposition 1: x_f ~ Poisson(w_f λ), λ ~ Gamma(α, β) (Eq. 17).
+        """Make the law of x_f ~ Poisson(w_f λ) with λ ~ Gamma(α, β): Proposition 1, Eq. 17.
 
-        p₀ = β/(Σw + β) is computed without the subtraction that would lose it when Σw ≫ β.
+        p₀ = β/(Σw + β) is computed without a subtraction, so it stays accurate when Σw ≫ β.
+
+        Parameters
+        ----------
+        alpha : float
+            Shape α > 0 of the Gamma distribution.
+        beta : float
+            Rate β > 0 of the Gamma distribution.
+        w : array-like of shape (n_features,)
+            Rates of the features given λ = 1, ≥ 0.
+
+        Returns
+        -------
+        NegativeMultinomial
+            NM(α, p) with p_f = w_f / (Σw + β).
 
         Examples
         --------
@@ -112,7 +162,7 @@ class NegativeMultinomial:
         >>> NegativeMultinomial.from_rates(1.0, 1.0, [3.0, 1.0]).mean()
         array([3., 1.])
         """
-        w = as_float(w, "w", "the rates, one a feature")
+        w = as_float(w, "w", "the rates, one per feature")
         if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all():
             raise InvalidInputError("w must be 1-D, not empty, finite and 0 or more")
         b = float(check_positive(beta, 1, "beta")[0])
@@ -132,7 +182,17 @@ class NegativeMultinomial:
         return f"NegativeMultinomial(alpha={self.alpha:g}, p={np.array2string(self.p)})"
 
     def logpmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
-        """log P(X = x) of Eq. 15; x is (..., F), −inf where x is not a vector of counts.
+        """Return the log-probability log P(X = x) of Eq. 15.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., n_features)
+            One vector of counts or several.
+
+        Returns
+        -------
+        float or ndarray of shape (...)
+            Log-probabilities; −inf where x is not a vector of counts.
 
         Examples
         --------
@@ -140,7 +200,7 @@ class NegativeMultinomial:
         >>> round(float(NegativeMultinomial(2.0, [0.5, 0.2]).logpmf([1, 0])), 4)
         -2.4079
         """
-        x = as_float(x, "x", "counts, a vector or several")
+        x = as_float(x, "x", "one vector of counts or several")
         if x.ndim == 0 or x.shape[-1] != self.p.size:
             raise InvalidInputError(
                 f"x must have {self.p.size} entries in its last dimension, but has shape {x.shape}"
@@ -155,7 +215,17 @@ class NegativeMultinomial:
         return np.where(counts, value, -np.inf)[()]
 
     def pmf(self, x: ArrayLike) -> NDArray[np.float64] | np.float64:
-        """P(X = x) of Eq. 15; x is (..., F).
+        """Return the probability P(X = x) of Eq. 15.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., n_features)
+            One vector of counts or several.
+
+        Returns
+        -------
+        float or ndarray of shape (...)
+            Probabilities; 0 where x is not a vector of counts.
 
         Examples
         --------
@@ -166,7 +236,12 @@ class NegativeMultinomial:
         return np.exp(self.logpmf(x))
 
     def mean(self) -> NDArray[np.float64]:
-        """E[X] = α p / p₀, (F,): Eq. 16.
+        """Return the mean E[X] = α p / p₀: Eq. 16.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+            Expected counts.
 
         Examples
         --------
@@ -177,7 +252,12 @@ class NegativeMultinomial:
         return self.alpha * self.p / self.p0
 
     def cov(self) -> NDArray[np.float64]:
-        """The covariance matrix α (diag(p)/p₀ + p pᵀ/p₀²), (F, F).
+        """Return the covariance matrix α (diag(p)/p₀ + p pᵀ/p₀²).
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            Covariances of the counts.
 
         Examples
         --------
@@ -190,11 +270,23 @@ class NegativeMultinomial:
         return np.diag(mean) + np.outer(mean, mean) / self.alpha
 
     def rvs(self, size: int | tuple[int, ...] = 1, random_state: Any = None) -> NDArray[np.int64]:
-        """Random counts, (*size, F), or (F,) for size=() as in scipy.stats.
+        """Draw random counts.
 
-        Drawn feature by feature from the chain of conditionals
-        X_f | X_1..X_{f−1} ~ NB(α + Σ_{g<f} X_g, p_f / (p₀ + Σ_{g≤f} p_g)),
-        which needs neither the Gamma of Proposition 1 nor the multinomial of Proposition 2.
+        Features are drawn one after another from the conditional laws
+        X_f | X_1..X_{f−1} ~ NB(α + Σ_{g<f} X_g, p_f / (p₀ + Σ_{g≤f} p_g)). This uses neither
+        the Gamma variable of Proposition 1 nor the multinomial of Proposition 2.
+
+        Parameters
+        ----------
+        size : int or tuple of int, default=1
+            Number of draws. The empty tuple asks for one vector, as in `scipy.stats`.
+        random_state : int, Generator, RandomState or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of int64 of shape (*size, n_features)
+            The draws.
 
         Examples
         --------

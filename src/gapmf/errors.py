@@ -1,23 +1,23 @@
-"""The errors that gapmf raises on purpose: what was expected, what came, what to do."""
+"""Exceptions. Their messages say what was expected, what came and what to do."""
 
 from __future__ import annotations
 
 
 class GapmfError(Exception):
-    """The base of every error that gapmf raises on purpose."""
+    """Base class of all errors that gapmf raises on purpose."""
 
 
 class InvalidInputError(GapmfError, ValueError):
-    """An argument that cannot be used; the message names the first bad place."""
+    """An argument is invalid; the message names the first bad value."""
 
 
 class TooCostlyError(InvalidInputError):
-    """An exact computation that would take too long or too much memory."""
+    """A computation would take too much time or memory."""
 
 
 class StorageError(InvalidInputError):
-    """A file that cannot be read as a gapmf file, or content that one cannot hold."""
+    """A file is not a valid gapmf file, or an object cannot be stored in one."""
 
 
 class ReadError(InvalidInputError):
-    """A file of counts that cannot be read; the message names the place."""
+    """A file of counts cannot be read; the message names the place."""

@@ -56,7 +56,8 @@ class GammaPoissonMF(
 
     The counts X have one row per sample and one column per feature; X is the transpose of the
     paper's V. The model is x_nf ~ Poisson([W h_n]_f) with h_nk ~ Gamma(α_k, β_k), and W maximises
-    log p(X | W), with the activations h integrated out.
+    log p(X | W), with the activations h integrated out [1]_. EM-C is the parameter-expanded EM
+    [2]_ of EM-CH.
 
     Parameters
     ----------
@@ -175,8 +176,10 @@ class GammaPoissonMF(
 
     References
     ----------
-    L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in Gamma-Poisson
-    Matrix Factorization", ICML 2018.
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
+    .. [2] C. Liu, D. B. Rubin and Y. N. Wu, "Parameter expansion to accelerate EM: the PX-EM
+       algorithm", Biometrika, 1998.
 
     Examples
     --------
@@ -246,7 +249,7 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts: whole numbers, at least 0.
-        y : None
+        y : None, default=None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             How many times each sample counts. Monte Carlo takes whole numbers only, because it
@@ -254,7 +257,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        self : GammaPoissonMF
+        GammaPoissonMF
             The fitted estimator.
 
         See Also
@@ -297,7 +300,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        estimator : GammaPoissonMF
+        GammaPoissonMF
             The fitted estimator.
 
         See Also
@@ -450,7 +453,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        H : ndarray of shape (n_samples, n_components)
+        ndarray of shape (n_samples, n_components)
             Activations.
 
         See Also
@@ -485,7 +488,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        posterior : Posterior
+        Posterior
             With `mean`, `sd`, `quantiles`, `draws`, `error` and `reliable`.
 
         See Also
@@ -520,7 +523,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        log_likelihood : LogLikelihood
+        LogLikelihood
             With `total`, `std_error`, and the values of the samples.
 
         See Also
@@ -560,7 +563,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        log_likelihood : ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,)
             In nats.
 
         See Also
@@ -583,12 +586,12 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
-        y : None
+        y : None, default=None
             Ignored.
 
         Returns
         -------
-        score : float
+        float
             The mean of log p(x_n | W), in nats.
 
         See Also
@@ -625,7 +628,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        counts : ndarray of shape (n_samples, n_features)
+        ndarray of shape (n_samples, n_features)
             Expected counts.
 
         See Also
@@ -660,7 +663,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        X : ndarray of int, of shape (n_samples, n_features)
+        ndarray of int, of shape (n_samples, n_features)
             Counts.
 
         See Also
@@ -692,7 +695,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        features : list of lists of (name, part)
+        list of lists of (name, part)
             One list per component, the largest feature first.
 
         See Also
@@ -740,7 +743,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        report : RankReport
+        RankReport
             It prints as a table.
 
         See Also
@@ -785,7 +788,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        estimator : GammaPoissonMF
+        GammaPoissonMF
             A new, fitted estimator.
 
         See Also
@@ -816,7 +819,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        estimator : GammaPoissonMF
+        GammaPoissonMF
             A new, fitted estimator.
 
         See Also
@@ -862,7 +865,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        stability : Stability
+        Stability
             It prints as a table.
 
         See Also
@@ -963,7 +966,7 @@ class GammaPoissonMF(
 
         Returns
         -------
-        estimator : GammaPoissonMF
+        GammaPoissonMF
             The fitted estimator.
 
         See Also

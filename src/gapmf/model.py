@@ -1,4 +1,4 @@
-"""The model: its parameters, what they imply, and data drawn from it."""
+"""The Gamma-Poisson model: parameters, derived quantities and sampling."""
 
 from __future__ import annotations
 
@@ -26,34 +26,60 @@ FORMS = ("gamma-poisson", "negative-multinomial", "multinomial")
 
 
 class Latent(NamedTuple):
-    """What `GaP.sample` drew on the way to X: X = C.sum(axis=1), L = C.sum(axis=2)."""
+    """Latent variables behind the counts X that `GaP.sample` draws.
 
-    H: Array
-    """Activations h_kn, (N, K)."""
-    L: NDArray[np.int64]
-    """Component sizes L_kn = Σ_f c_fkn, (N, K)."""
-    C: NDArray[np.int64]
-    """Components, (N, K, F): C[n, k] is the paper's vector c_kn."""
-
-
-class GaP:
-    """The Gamma-Poisson model with fixed parameters: h_kn ~ Gamma(α_k, β_k), v ~ Poisson(Wh).
-
-    Parameters
-    ----------
-    W : array-like, (F, K)
-        The dictionary, ≥ 0: a column a component.
-    alpha, beta : float or array-like, (K,)
-        Shape and rate of the Gamma prior of the activations, > 0.
+    They satisfy X = C.sum(axis=1) and L = C.sum(axis=2).
 
     Attributes
     ----------
-    W, alpha, beta : read-only arrays, (F, K), (K,), (K,)
+    H : ndarray of shape (n_samples, n_components)
+        Activations h_kn.
+    L : ndarray of int64 of shape (n_samples, n_components)
+        Component sizes L_kn = Σ_f c_fkn.
+    C : ndarray of int64 of shape (n_samples, n_components, n_features)
+        Components: C[n, k] is the paper's vector c_kn.
+    """
+
+    H: Array
+    L: NDArray[np.int64]
+    C: NDArray[np.int64]
+
+
+class GaP:
+    """Gamma-Poisson model with fixed parameters: h_kn ~ Gamma(α_k, β_k), v_n ~ Poisson(W h_n).
+
+    Parameters
+    ----------
+    W : array-like of shape (n_features, n_components)
+        Dictionary, ≥ 0, with one column per component.
+    alpha : float or array-like of shape (n_components,), default=1.0
+        Shape of the Gamma prior of the activations, > 0. In the paper, this is α.
+    beta : float or array-like of shape (n_components,), default=1.0
+        Rate of the Gamma prior of the activations, > 0. In the paper, this is β.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features, n_components)
+        Dictionary, read-only.
+    alpha : ndarray of shape (n_components,)
+        Shapes, read-only.
+    beta : ndarray of shape (n_components,)
+        Rates, read-only.
+
+    See Also
+    --------
+    GammaPoissonMF : Fit a model to counts.
+    log_marginal_likelihood : Compute the likelihood of counts under a model.
 
     Notes
     -----
-    A model cannot be changed after it is made, and neither can its arrays. Data drawn from it
-    or given to it are samples × features: X is the paper's V, transposed.
+    A model and its arrays are immutable. Counts have one row per sample and one column per
+    feature: X is the transpose of the paper's V [1]_.
+
+    References
+    ----------
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
 
     Examples
     --------
@@ -111,26 +137,31 @@ class GaP:
 
     @property
     def n_features(self) -> int:
-        """F, the number of rows of W."""
+        """Number of features, F: the rows of W."""
         return int(self.W.shape[0])
 
     @property
     def n_components(self) -> int:
-        """K, the number of columns of W."""
+        """Number of components, K: the columns of W."""
         return int(self.W.shape[1])
 
     @cached_property
     def column_norms(self) -> Array:
-        """||w_k||₁, (K,): S_k for short."""
+        """Column norms S_k = ||w_k||₁, an array of shape (n_components,)."""
         return frozen(self.W.sum(axis=0))
 
     @cached_property
     def event_probabilities(self) -> Array:
-        """p_fk = w_fk / (||w_k||₁ + β_k), (F, K): Eq. 30."""
+        """Event probabilities p_fk = w_fk / (||w_k||₁ + β_k), with the shape of W: Eq. 30."""
         return frozen(self.W / (self.column_norms + self.beta))
 
     def expected_counts(self) -> Array:
-        """E[v_n] = Σ_k (α_k/β_k) w_k, (F,): Eqs. 20 and 21.
+        """Return the expected counts E[v_n] = Σ_k (α_k/β_k) w_k: Eqs. 20 and 21.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+            Expected count of each feature in one sample.
 
         Examples
         --------
@@ -142,9 +173,9 @@ class GaP:
 
     @cached_property
     def shares(self) -> Array:
-        """Each component's part of the expected total count, (K,).
+        """Share of each component in the expected total count, of shape (n_components,).
 
-        They sum to one; a model that expects no counts at all has zero shares.
+        Shares sum to one. If W is all zero, they are all zero.
         """
         with np.errstate(divide="ignore"):
             log_part = np.log(self.column_norms) + np.log(self.alpha) - np.log(self.beta)
@@ -154,7 +185,12 @@ class GaP:
         return frozen(part / part.sum())
 
     def penalty(self) -> float:
-        """Σ_k α_k log(||w_k||₁ + β_k), the self-regularisation term: Eq. 34.
+        """Return the self-regularisation term Σ_k α_k log(||w_k||₁ + β_k): Eq. 34.
+
+        Returns
+        -------
+        float
+            The penalty, in nats per sample.
 
         Examples
         --------
@@ -165,12 +201,17 @@ class GaP:
         return float(self.alpha @ np.log(self.column_norms + self.beta))
 
     def rescale(self, scale: ArrayLike) -> GaP:
-        """The same law with W Λ and β Λ: the scale invariance of Eq. 32.
+        """Rescale W and β together, which leaves the law of the counts unchanged: Eq. 32.
 
         Parameters
         ----------
-        scale : float or array-like, (K,)
-            The diagonal of Λ, > 0.
+        scale : float or array-like of shape (n_components,)
+            Diagonal of the matrix Λ, > 0.
+
+        Returns
+        -------
+        GaP
+            The model with W Λ and β Λ.
 
         Examples
         --------
@@ -182,7 +223,17 @@ class GaP:
         return GaP(self.W * lam, self.alpha, self.beta * lam)
 
     def component(self, k: int) -> NegativeMultinomial:
-        """The law of the k-th component c_kn: a negative multinomial, Eq. 18.
+        """Return the law of one component c_kn, a negative multinomial: Eq. 18.
+
+        Parameters
+        ----------
+        k : int
+            Number of the component, counted from 0.
+
+        Returns
+        -------
+        NegativeMultinomial
+            Distribution of the component's counts in one sample.
 
         Examples
         --------
@@ -194,7 +245,7 @@ class GaP:
         whole = isinstance(index, numbers.Integral) and not isinstance(index, bool)
         if not whole or not -self.n_components <= index < self.n_components:
             raise InvalidInputError(
-                f"component {k!r} does not exist: there are {self.n_components}, counted from 0"
+                f"component {k!r} does not exist: the model has {self.n_components}, counted from 0"
             )
         return NegativeMultinomial.from_rates(self.alpha[k], self.beta[k], self.W[:, k])
 
@@ -224,24 +275,35 @@ class GaP:
         *,
         return_latent: bool = False,
     ) -> NDArray[np.int64] | tuple[NDArray[np.int64], Latent]:
-        """Draw samples in one of the paper's three generative forms: one law, three routes.
+        """Draw counts by one of the paper's three generative forms, which have the same law.
 
         Parameters
         ----------
         n_samples : int
-            N.
-        form : {"gamma-poisson", "negative-multinomial", "multinomial"}
-            The definition (Eqs. 1 and 2); Theorem 1 (Eqs. 18 and 19), a sum of negative
-            multinomials; Theorem 2 (Eqs. 22 to 24), multinomials of random size.
-        random_state : None, int, Generator or RandomState
-        return_latent : bool
-            Also return H, L and C. X does not depend on it. The two forms without H draw it
-            from its law given C, so that the three forms agree on the joint law of all.
+            Number of samples.
+        form : {"gamma-poisson", "negative-multinomial", "multinomial"}, default="gamma-poisson"
+            How to draw. "gamma-poisson" is the definition (Eqs. 1 and 2 of [1]_);
+            "negative-multinomial" sums negative multinomial components (Theorem 1, Eqs. 18 and
+            19); "multinomial" draws multinomials of random size (Theorem 2, Eqs. 22 to 24).
+        random_state : int, Generator, RandomState or None, default=None
+            Source of randomness. NumPy's Gamma variates follow [2]_.
+        return_latent : bool, default=False
+            Whether to return H, L and C as well; X does not depend on it. The two forms
+            without H draw it from its law given C, so that all forms have the same joint law.
 
         Returns
         -------
-        X : int64 array, (N, F)
-        latent : `Latent`, when asked for
+        X : ndarray of int64 of shape (n_samples, n_features)
+            The counts.
+        latent : Latent
+            The latent variables; only if `return_latent` is True.
+
+        References
+        ----------
+        .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+           Gamma-Poisson Matrix Factorization", ICML, 2018.
+        .. [2] G. Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables",
+           ACM Transactions on Mathematical Software 26(3), 2000.
 
         Examples
         --------
@@ -254,29 +316,30 @@ class GaP:
         rng = check_random_state(random_state)
         try:
             return self._draw(n_samples, form, rng, return_latent)
-        except ValueError as error:  # NumPy: "lam value too large" and the like
+        except ValueError as error:  # NumPy: "lam value too large"
             raise InvalidInputError(
                 f"the model's counts are too large for 64-bit integers ({error}): "
                 "scale W down, or beta up"
             ) from None
 
     def smoothed(self, feature_counts: Array, weight: float) -> GaP:
-        """Mix every column with a background distribution of features, its norm kept.
+        """Mix every column of W with a background distribution of features.
 
-        w_k ← (1 − ε) w_k + ε S_k q, where q are the frequencies of the features, each counted
-        once more than it was. A count that no component has met then has a finite probability.
+        w_k ← (1 − ε) w_k + ε S_k q, where q is proportional to `feature_counts` + 1. Column
+        norms do not change. Every count then has a positive probability, even of a feature
+        that no component contains.
 
         Parameters
         ----------
         feature_counts : ndarray of shape (n_features,)
-            Σ_n x_nf of the data that the model was fitted to.
+            Totals Σ_n x_nf of the training data.
         weight : float
-            ε, from 0 to below 1.
+            Weight ε of the background, in [0, 1).
 
         Returns
         -------
-        model : GaP
-            The mixed model, or this one when `weight` is 0.
+        GaP
+            The mixed model, or this one if `weight` is 0.
 
         Examples
         --------
@@ -317,7 +380,7 @@ class GaP:
 
 
 def check_model(model: Any) -> None:
-    """Raise unless this is a GaP."""
+    """Raise an error unless `model` is a GaP."""
     if not isinstance(model, GaP):
         raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
 
@@ -325,7 +388,7 @@ def check_model(model: Any) -> None:
 def _draw_definition(
     model: GaP, n_samples: int, rng: np.random.Generator
 ) -> tuple[Array, NDArray[np.int64]]:
-    """H ~ Gamma(α, β), then V | H ~ Poisson(WH): Eqs. 1 and 2."""
+    """Draw H ~ Gamma(α, β), then V | H ~ Poisson(WH): Eqs. 1 and 2."""
     H = rng.gamma(model.alpha, 1.0 / model.beta, (n_samples, model.n_components))
     return H, rng.poisson(H @ model.W.T)
 
@@ -333,7 +396,7 @@ def _draw_definition(
 def _split_counts(
     model: GaP, H: Array, X: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """C | V, H, (N, K, F): each v_fn is split among the components, Eqs. 9 to 11."""
+    """Draw C | V, H, (N, K, F): split each v_fn among the components, Eqs. 9 to 11."""
     rates = H[:, None, :] * model.W  # (N, F, K)
     total = rates.sum(axis=2, keepdims=True)
     K = model.n_components
@@ -344,14 +407,14 @@ def _split_counts(
 def _draw_theorem_1(
     model: GaP, k: int, n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """c_kn ~ NM(α_k, p_k), (N, F), to be added up over k: Eqs. 18 and 19."""
+    """Draw c_kn ~ NM(α_k, p_k), (N, F), to be summed over k: Eqs. 18 and 19."""
     return model.component(k).rvs(n_samples, rng)
 
 
 def _draw_theorem_2(
     model: GaP, k: int, n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """L_kn ~ NB(α_k, S_k/(S_k+β_k)), then c_kn ~ Mult(L_kn, w_k/S_k): Eqs. 22, 23 and 24."""
+    """Draw L_kn ~ NB(α_k, S_k/(S_k+β_k)), then c_kn ~ Mult(L_kn, w_k/S_k): Eqs. 22 to 24."""
     S, beta = model.column_norms[k], model.beta[k]
     if S == 0:
         return np.zeros((n_samples, model.n_features), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Work on independent tasks, on one thread or several."""
+"""Independent tasks in one thread or several."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Local = TypeVar("Local")
 
 
 def check_n_jobs(n_jobs: Any) -> int:
-    """The number of threads that n_jobs asks for, in scikit-learn's meaning."""
+    """Return the number of threads for `n_jobs`, which has scikit-learn's meaning."""
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and not whole:
-        raise InvalidInputError(f"n_jobs must be None or a whole number, but is {n_jobs!r}")
+        raise InvalidInputError(f"n_jobs must be None or an integer, but is {n_jobs!r}")
     if n_jobs == 0:
         raise InvalidInputError("n_jobs is 0: use None or 1 for one thread, -1 for all cores")
     return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
@@ -34,9 +34,10 @@ def map_reduce(
     new_local: Callable[[], Local],
     n_jobs: int | None,
 ) -> list[Local]:
-    """Do every task, each thread with a `new_local()` of its own: these, to be added up.
+    """Run all tasks in threads and return one accumulator per thread.
 
-    After an error or Ctrl-C no further task begins, and those under way are waited for.
+    Each thread calls `work(task, local)` with its own accumulator `local = new_local()`. After
+    an error or Ctrl-C no further task starts; the call returns when running tasks have ended.
     """
     waiting = deque(tasks)
 
@@ -59,7 +60,7 @@ def map_reduce(
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             futures = [pool.submit(worker) for _ in range(n_threads)]
-            # Now and then awake: a signal that another thread received is handled only here.
+            # Wake up regularly: only the main thread handles signals.
             while wait(futures, timeout=0.1).not_done:
                 pass
             return [future.result() for future in futures]
@@ -69,7 +70,7 @@ def map_reduce(
 
 @contextmanager
 def _unwrap_keyboard_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt where Numba, interrupted while it looks for a kernel, hides it."""
+    """Raise the KeyboardInterrupt that Numba's dispatcher wraps in a SystemError."""
     try:
         yield
     except SystemError as error:
@@ -84,7 +85,7 @@ def _unwrap_keyboard_interrupt() -> Iterator[None]:
 def for_each(
     work: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
 ) -> list[Result]:
-    """[work(task) for task in tasks], in threads: the kernels release the GIL."""
+    """Return [work(task) for task in tasks], computed in threads; kernels release the GIL."""
     results: dict[int, Result] = {}
 
     def keep(i: int, _: None) -> None:

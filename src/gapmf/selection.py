@@ -1,8 +1,7 @@
-"""Choosing the number of components among several."""
+"""Choice of the number of components."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,32 +16,38 @@ from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import comparison_log_likelihood
-from gapmf.likelihood.result import LogLikelihood
+from gapmf.likelihood.result import LogLikelihood, paired_difference
+from gapmf.ranks.report import bic_price
 from gapmf.types import Array
 from gapmf.validation import check_option, check_whole
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RankSelection:
-    """Fits of several ranks, compared.
+    """Comparison of fits with different numbers of components.
 
     Attributes
     ----------
     n_components : int
-        The rank of choice. With held-out counts, the smallest whose log-likelihood there is
-        within one standard error of the best; else the one with the highest `bic`.
+        The chosen rank. With held-out counts, it is the smallest one whose held-out
+        log-likelihood is within one standard error of the best. Otherwise it has the highest
+        `bic`.
     estimator : GammaPoissonMF
-        Its fit.
-    ranks : int array, (R,)
-        In ascending order.
-    log_likelihood, std_error : arrays, (R,)
-        Of the counts that were fitted.
-    bic : array, (R,)
-        log_likelihood less half a log N a parameter: Schwarz's criterion, larger is better.
-    held_out, held_out_error : arrays, (R,), or None
-        The log-likelihood of held-out counts, and the standard error of its difference from
-        the best, over samples.
+        The fit of this rank.
+    ranks : ndarray of int of shape (n_ranks,)
+        The compared ranks, ascending.
+    log_likelihood : ndarray of shape (n_ranks,)
+        Log-likelihoods of the fitted counts.
+    std_error : ndarray of shape (n_ranks,)
+        Standard errors of `log_likelihood`.
+    bic : ndarray of shape (n_ranks,)
+        Schwarz's criterion: log-likelihood minus ½ log N per parameter. Larger is better.
+    held_out : ndarray of shape (n_ranks,) or None
+        Log-likelihoods of the held-out counts.
+    held_out_error : ndarray of shape (n_ranks,) or None
+        Standard errors, over samples, of the differences between `held_out` and its maximum.
     estimators : tuple of GammaPoissonMF
+        All fits, in the order of `ranks`.
     """
 
     n_components: int
@@ -56,7 +61,7 @@ class RankSelection:
     estimators: tuple[GammaPoissonMF, ...]
 
     def __repr__(self) -> str:
-        return f"RankSelection(n_components={self.n_components}, of {self.ranks.tolist()})"
+        return f"RankSelection(n_components={self.n_components}, ranks={self.ranks.tolist()})"
 
     def __str__(self) -> str:
         head = f"{'rank':>5} {'log-likelihood':>22} {'bic':>14}"
@@ -78,26 +83,39 @@ def select_rank(
     how: str = "fits",
     estimator: GammaPoissonMF | None = None,
 ) -> RankSelection:
-    """Fit several numbers of components, and choose one by its marginal likelihood.
+    """Choose the number of components by the marginal likelihood.
 
     Parameters
     ----------
-    X : counts, (N, F)
-    n_components : sequence of int
-        The ranks to compare.
-    X_test : counts, (M, F), optional
-        Held-out counts, by which to choose. Features that have none in X are left out of them.
-        Without them BIC decides, whose price is high when there are many features.
-    how : {"fits", "prune"}
-        "fits": a fit for every rank. "prune": one fit, of the largest rank; smaller ones come
-        from it by removing the component whose removal costs least, as `rank_report` does, down
-        to the rank that its rule finds. Of these only the ones in `n_components` are listed.
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts to fit.
+    n_components : sequence of int, default=(1, 2, 3, 5, 8)
+        Ranks to compare.
+    X_test : array-like, sparse matrix or DataFrame of shape (n_test, n_features), optional
+        Held-out counts that decide. Features without counts in X are ignored. Without `X_test`,
+        the Bayesian information criterion [1]_ decides, which is strict when there are many
+        features.
+    how : {"fits", "prune"}, default="fits"
+        How to get the fits. "fits" makes one per rank. "prune" fits the largest rank and removes
+        components one at a time, those whose removal costs least first, as
+        `GammaPoissonMF.rank_report` does and down to the rank that it reports. The ranks among
+        these that are in `n_components` are compared.
     estimator : GammaPoissonMF, optional
-        How to fit; its `n_components` does not matter.
+        Estimator whose parameters, except `n_components`, are used. By default, they are those
+        of ``GammaPoissonMF()``.
 
     Returns
     -------
     RankSelection
+        The chosen rank, its fit, and the comparison.
+
+    See Also
+    --------
+    GammaPoissonMF.rank_report : Report the cost of removing each component of a fit.
+
+    References
+    ----------
+    .. [1] G. Schwarz, "Estimating the Dimension of a Model", The Annals of Statistics 6(2), 1978.
 
     Examples
     --------
@@ -106,12 +124,12 @@ def select_rank(
     >>> X, truth = paper_synthetic(scale=100, n_samples=300, random_state=0)
     >>> est = GammaPoissonMF(algorithm="exact", random_state=0)
     >>> select_rank(X, [1, 2, 3], estimator=est)
-    RankSelection(n_components=2, of [1, 2, 3])
+    RankSelection(n_components=2, ranks=[1, 2, 3])
     """
     counts = check_counts(X)
     ranks = sorted({check_whole(K, "n_components") for K in n_components})
     if not ranks:
-        raise InvalidInputError("n_components must hold at least one rank to fit")
+        raise InvalidInputError("n_components is empty: give at least one rank")
     check_option(how, ("fits", "prune"), "how")
     template = GammaPoissonMF() if estimator is None else estimator
     seen = np.asarray(counts.sum(axis=0)) > 0
@@ -130,7 +148,7 @@ def select_rank(
 def _pruned(
     counts: sp.csr_array, ranks: list[int], template: GammaPoissonMF, test: sp.csr_array | None
 ) -> list[GammaPoissonMF]:
-    """Fits of the ranks that pruning from the largest comes by."""
+    """Fit the largest rank, and return the fits of smaller ranks that pruning yields."""
     largest = clone(template).set_params(n_components=ranks[-1]).fit(counts)
     report = largest.rank_report(counts, test)
     fits = [largest.refitted(counts, m) for m in report.models if m.n_components in ranks]
@@ -140,20 +158,19 @@ def _pruned(
 def _compare(
     fits: list[GammaPoissonMF], counts: sp.csr_array, test: sp.csr_array | None, n_features: int
 ) -> RankSelection:
-    """The fits, in ascending order of rank, side by side."""
+    """Compare fits, given in ascending order of rank."""
     values = [_log_likelihood(fit, counts) for fit in fits]
     ranks = np.array([fit.n_components for fit in fits])
     log_likelihood = np.array([value.total for value in values])
     learned = fits[0].learn_alpha in (True, "component")
-    price = 0.5 * (n_features + learned) * math.log(max(counts.shape[0], 2))
-    bic = log_likelihood - price * ranks
+    bic = log_likelihood - bic_price(n_features + learned, counts.shape[0]) * ranks
     held_out = error = None
     chosen = int(bic.argmax())
     if test is not None:
         scores = [_log_likelihood(fit, test) for fit in fits]
         held_out = np.array([score.total for score in scores])
         best = scores[int(held_out.argmax())]
-        error = np.array([_error_of_difference(score, best) for score in scores])
+        error = np.array([paired_difference(score, best)[1] for score in scores])
         chosen = int((held_out >= best.total - error).argmax())
     return RankSelection(
         n_components=int(ranks[chosen]),
@@ -169,11 +186,5 @@ def _compare(
 
 
 def _log_likelihood(fit: GammaPoissonMF, counts: sp.csr_array) -> LogLikelihood:
-    """With the same draws for all, as far as they go."""
+    """Compute a log-likelihood with the same seed for all fits."""
     return comparison_log_likelihood(counts, fit.model_, 0, fit.n_jobs, n_particles=256)
-
-
-def _error_of_difference(a: LogLikelihood, b: LogLikelihood) -> float:
-    """The standard error of a's total less b's, over samples like these."""
-    differences = a.per_sample - b.per_sample
-    return float(differences.std(ddof=1)) * math.sqrt(differences.size)

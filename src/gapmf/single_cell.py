@@ -1,4 +1,4 @@
-"""AnnData: counts from cells × genes, and the fit written back where scanpy looks for it."""
+"""Fits of AnnData objects, with the results stored where scanpy looks for them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ if TYPE_CHECKING:
 def fit_anndata(
     adata: Any, est: GammaPoissonMF, layer: str | None = None, key_added: str = "gap"
 ) -> GammaPoissonMF:
-    """Fit to the counts of an AnnData, and write there what comes of it.
+    """Fit an estimator to the counts of an AnnData and store the result there.
 
-    `obsm["X_gap"]` gets the activations (cells × components, their posterior means),
-    `varm["gap_components"]` the components (genes × components), `uns["gap"]` the parameters,
-    α and β, norms and shares, the rank, and whether the fit converged.
+    `adata.obsm["X_gap"]` gets the posterior means of the activations (cells × components),
+    `adata.varm["gap_components"]` the components (genes × components) and `adata.uns["gap"]` a
+    summary: parameters, α and β, norms and shares, the rank, and whether the fit converged.
 
     Parameters
     ----------
-    adata : AnnData
+    adata : AnnData of shape (n_samples, n_features)
+        Cells × genes. It is changed in place.
     est : GammaPoissonMF
-        It is fitted.
+        Estimator to fit.
     layer : str, optional
-        Where the raw counts are; by default in `X`.
-    key_added : str
-        Stands for "gap" in the names above.
+        Layer that holds the raw counts. By default they are read from `adata.X`.
+    key_added : str, default="gap"
+        Key that replaces "gap" in the names above.
 
     Returns
     -------
     GammaPoissonMF
-        `est`.
+        The fitted `est`.
+
+    See Also
+    --------
+    GammaPoissonMF.fit : Fit to arrays and data frames.
 
     Examples
     --------
@@ -68,7 +73,7 @@ def fit_anndata(
 
 
 def _summary(est: GammaPoissonMF, layer: str | None) -> dict[str, Any]:
-    """What `uns` gets: numbers, text and arrays alone, so that it can be written to a file."""
+    """Return the entry of `uns`: only numbers, text and arrays, which AnnData can save."""
     parameters = {
         name: value
         for name, value in est.get_params(deep=False).items()

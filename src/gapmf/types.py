@@ -1,4 +1,4 @@
-"""Names of types that many modules share."""
+"""Type aliases that many modules share."""
 
 from __future__ import annotations
 

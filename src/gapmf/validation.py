@@ -1,4 +1,4 @@
-"""The one door through which parameters come in: checked once, with an error that helps."""
+"""Validation of parameters. Error messages say what was expected, what came and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gapmf.errors import InvalidInputError
 
 
 def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
-    """A private, read-only float64 copy of W (F, K): finite, non-negative, not empty."""
+    """Return a read-only float64 copy of W (F, K): finite, non-negative, not empty."""
     array = as_float(W, "W", "a matrix of numbers, features × components")
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
@@ -29,8 +29,8 @@ def check_dictionary(W: ArrayLike) -> NDArray[np.float64]:
 def check_positive(
     value: ArrayLike, n_components: int, name: str, largest: float = 1e100
 ) -> NDArray[np.float64]:
-    """A read-only (K,) float64 copy of alpha or beta: a scalar or K numbers, finite, > 0."""
-    array = as_float(value, name, f"a number, or {n_components} numbers, one a component")
+    """Return a read-only float64 copy of shape (K,) of one number or K numbers, finite and > 0."""
+    array = as_float(value, name, f"a number, or {n_components} numbers, one per component")
     if array.ndim > 1:
         raise InvalidInputError(
             f"{name} must be a number or 1-D of length {n_components}, but has shape {array.shape}"
@@ -38,7 +38,7 @@ def check_positive(
     if array.ndim == 1 and array.size != n_components:
         raise InvalidInputError(
             f"{name} has length {array.size}, but there are {n_components} components "
-            "(columns of W): give one number for all, or one a component"
+            "(columns of W): give one number for all, or one per component"
         )
     bad = ~(np.isfinite(array) & (array > 0))
     if bad.any():
@@ -53,7 +53,7 @@ def check_positive(
 
 
 def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArray[np.float64]:
-    """H (N, K) as float64: finite and non-negative, a row a sample."""
+    """Return H (N, K) as float64: finite and non-negative, with one row per sample."""
     array = as_float(H, "H", "a matrix of numbers, samples × components")
     if array.shape != (n_samples, n_components):
         raise InvalidInputError(
@@ -65,7 +65,7 @@ def check_activations(H: ArrayLike, n_samples: int, n_components: int) -> NDArra
 
 
 def check_entries(array: NDArray[np.float64], name: str) -> None:
-    """Raise at the first entry of an array that is not finite and 0 or more."""
+    """Raise an error at the first entry that is infinite, NaN or negative."""
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         place = np.unravel_index(int(bad.argmax()), array.shape)
@@ -75,17 +75,17 @@ def check_entries(array: NDArray[np.float64], name: str) -> None:
         )
 
 
-# Beyond this a Gamma(α, β) is a constant to all digits, and differences of log Γ have none left.
+# Above this, Gamma(α, β) is constant to all digits and differences of log Γ lose all of them.
 LARGEST_ALPHA = 1e15
 
 
 def check_alpha(value: ArrayLike, n_components: int) -> NDArray[np.float64]:
-    """A read-only (K,) float64 copy of alpha."""
+    """Return a read-only float64 copy of alpha of shape (K,)."""
     return check_positive(value, n_components, "alpha", LARGEST_ALPHA)
 
 
 def check_whole(value: Any, name: str, least: int = 1) -> int:
-    """A whole number that is at least `least`."""
+    """Return an integer that is at least `least`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
         raise InvalidInputError(f"{name} must be a whole number, {least} or more, but is {value!r}")
@@ -95,11 +95,11 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
 def check_number(
     value: Any, name: str, *, least: float | None = None, above: float | None = None
 ) -> float:
-    """One number, not NaN, that is at least `least`, or above `above`."""
+    """Return a number that is at least `least`, or above `above`; NaN is neither."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
         x = float(value) if number else float("nan")
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer of hundreds of digits
         x = float("inf") if value > 0 else -float("inf")
     if (least is not None and not x >= least) or (above is not None and not x > above):
         bound = f"{least:g} or more" if above is None else f"above {above:g}"
@@ -108,7 +108,7 @@ def check_number(
 
 
 def check_option(value: Any, known: Iterable[str], name: str) -> str:
-    """One of the known words."""
+    """Return `value` if it is one of the known words."""
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         words = ", ".join(repr(word) for word in known)
@@ -117,7 +117,7 @@ def check_option(value: Any, known: Iterable[str], name: str) -> str:
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:
-    """A Generator from None, an int, a Generator or a RandomState (which then advances)."""
+    """Return a Generator from None, an int, a Generator or a RandomState (which then advances)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
@@ -133,7 +133,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 
 
 def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
-    """A float64 copy of numbers; text, masks, None and whatever else is not a number is refused."""
+    """Return a float64 copy of numbers; text, masks, None and other objects are refused."""
     try:
         if sp.issparse(value):
             raise TypeError
@@ -152,16 +152,16 @@ def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
 
 
 def shorten(value: object) -> str:
-    """The repr of a value, cut to a line."""
+    """Return the repr of a value, cut to one line."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number of more digits than Python prints
+    except ValueError:  # an integer of more digits than Python prints
         text = "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A read-only copy."""
+    """Return a read-only copy."""
     array = np.array(array, dtype=np.float64, order="C")
     array.setflags(write=False)
     return array

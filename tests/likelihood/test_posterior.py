@@ -16,9 +16,11 @@ from gapmf import (
     posterior_activations,
     posterior_moments,
 )
-from gapmf.em import fit as fits
+from gapmf.em import fit as em_fit
+from gapmf.em import history
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood import posterior as activations
+from gapmf.likelihood.marginal import comparison_log_likelihood
 
 
 def a_data_set(K=3, N=20, seed=0):
@@ -29,7 +31,7 @@ def a_data_set(K=3, N=20, seed=0):
 
 def test_chains_agree_with_exact_moments(monkeypatch):
     """Means within 3 % of a sample's largest, deviations within 15 %."""
-    X, model = a_data_set()
+    X, model = a_data_set(N=10)
     exact = posterior_moments(X, model)
     cheap = posterior_activations(X, model)
     assert cheap.exact.all()
@@ -60,8 +62,12 @@ def test_quantiles_and_draws_are_those_of_the_posterior():
         assert found.std[n, 0] == pytest.approx(law.std())
 
 
-def test_draws_cover_what_the_model_drew():
-    """Of activations that the model drew, 90 % lie in their own 5 % to 95 % intervals."""
+def test_draws_cover_what_the_model_drew(monkeypatch):
+    """Of activations that the model drew, 90 % lie in their own 5 % to 95 % intervals.
+
+    The number of chains is not raised where they disagree: it is their law that is tested.
+    """
+    monkeypatch.setattr(activations, "TARGET_ERROR", np.inf)
     model = a_data_set(K=5)[1]
     X, latents = model.sample(120, random_state=3, return_latent=True)
     found = posterior_activations(X, model, random_state=0)
@@ -73,7 +79,7 @@ def test_draws_cover_what_the_model_drew():
 
 def test_company_order_and_threads_do_not_matter(monkeypatch):
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
-    X, model = a_data_set(K=6, N=8)
+    X, model = a_data_set(K=4, N=4)
     base = posterior_activations(X, model, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
     for n_jobs in (1, 2):
@@ -88,7 +94,7 @@ def test_company_order_and_threads_do_not_matter(monkeypatch):
 def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
     X, model = a_data_set()
     base = posterior_activations(X, model, quantiles=())
-    monkeypatch.setattr(activations, "MOST_MOMENTS", 3 * 9)
+    monkeypatch.setattr(activations, "MAX_MOMENTS", 3 * 9)
     np.testing.assert_array_equal(posterior_activations(X, model, quantiles=()).mean, base.mean)
 
 
@@ -105,11 +111,11 @@ def test_what_chains_may_have_missed_is_flagged(monkeypatch):
 
 
 def test_no_dense_matrix_is_made():
-    """40 samples of 200,000 features: dense they would be 64 MB."""
+    """20 samples of 400,000 features: dense they would be 64 MB."""
     rng = np.random.default_rng(0)
-    F, K = 200_000, 6
+    F, K = 400_000, 3
     model = GaP(rng.gamma(0.3, 1e-4, (F, K)), alpha=0.5)
-    X = sp.random_array((40, F), density=1e-4, random_state=rng)
+    X = sp.random_array((20, F), density=5e-5, random_state=rng)
     X = sp.csr_array((np.ones(X.nnz, dtype=np.int64), X.tocsr().indices, X.tocsr().indptr), X.shape)
     posterior_activations(X[:2], model, quantiles=())  # compiles
     log_marginal_likelihood(X[:2], model, "smc", n_particles=64)
@@ -127,27 +133,27 @@ def test_refusals():
     model = GaP([[1.0, 2.0], [0.0, 0.0]])
     with pytest.raises(InvalidInputError, match="quantiles must lie between 0 and 1"):
         posterior_activations([[1, 0]], model, quantiles=(5, 95))
-    with pytest.raises(InvalidInputError, match="at most 1024"):
+    with pytest.raises(InvalidInputError, match="must be at most 1024"):
         posterior_activations([[1, 0]], model, n_draws=5000)
     with pytest.raises(InvalidInputError, match="feature 1 has counts"):
         posterior_activations([[1, 1]], model)
 
 
 def test_the_estimator_answers():
-    X, _ = a_data_set(K=5, N=16)
-    given = {"n_components": 5, "tol": 1e-3, "random_state": 0}
+    X, _ = a_data_set(K=4, N=6)
+    given = {"n_components": 4, "tol": 1e-2, "random_state": 0}
     est = GammaPoissonMF(**given, n_jobs=2).fit(X)
     H = est.transform(X)
-    assert H.shape == (16, 5)
-    np.testing.assert_array_equal(est.transform(X[10:13]), H[10:13])
+    assert H.shape == (6, 4)
+    np.testing.assert_array_equal(est.transform(X[3:5]), H[3:5])
     np.testing.assert_array_equal(GammaPoissonMF(**given, n_jobs=1).fit_transform(X), H)
     posterior = est.posterior(X, (0.25,), n_draws=5)
     np.testing.assert_array_equal(posterior.mean, H)
-    assert posterior.quantiles.shape == (1, 16, 5)
-    assert posterior.draws.shape == (5, 16, 5)
+    assert posterior.quantiles.shape == (1, 6, 4)
+    assert posterior.draws.shape == (5, 6, 4)
     found = est.log_likelihood(X)
     np.testing.assert_array_equal(est.score_samples(X), found.per_sample)
-    assert est.score(X) == pytest.approx(found.total / 16)
+    assert est.score(X) == pytest.approx(found.total / 6)
 
 
 def test_scores_on_the_way(monkeypatch):
@@ -162,11 +168,17 @@ def test_scores_on_the_way(monkeypatch):
     assert values[2::3][-1] > values[2]
     plain = GammaPoissonMF(2, tol=1e3, random_state=0).fit(X)
     np.testing.assert_array_equal(est.components_, plain.components_)
-    # A score that takes its time must not show in the seconds.
-    import time
+    # The clock of the fit stands still while a score is computed.
+    now = [0.0]
 
-    monkeypatch.setattr(fits.Draws, "_value", lambda *_: (time.sleep(0.05), 0.0)[1])
+    def slow_score(counts, model, **options):
+        now[0] += 1000.0
+        return comparison_log_likelihood(counts, model, **options)
+
+    monkeypatch.setattr(history.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(em_fit, "comparison_log_likelihood", slow_score)
     slow = GammaPoissonMF(2, score_every=1, tol=1e3, random_state=0).fit(X)
-    assert slow.history_["seconds"][-1] < 0.5 * 0.05 * slow.n_iter_
+    assert now[0] == 1000.0 * slow.n_iter_
+    assert (slow.history_["seconds"] == 0.0).all()
     with pytest.raises(InvalidInputError, match="score_every must be a whole number, 0 or more"):
         GammaPoissonMF(2, score_every=-1).fit(X)

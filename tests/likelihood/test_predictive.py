@@ -103,7 +103,7 @@ def test_a_token_is_scored_by_its_rate():
 def test_the_truth_completes_better_than_another_model():
     rng = np.random.default_rng(0)
     truth = GaP(rng.gamma(0.2, 9.0, (40, 5)), alpha=0.3)
-    X = truth.sample(25, random_state=0)
+    X = truth.sample(10, random_state=0)
     other = GaP(rng.gamma(0.2, 9.0, (40, 5)) + 0.01, alpha=0.3)
     good, poor = (document_completion(X, m, random_state=0) for m in (truth, other))
     assert good.perplexity < poor.perplexity

@@ -1,9 +1,10 @@
-"""The estimated likelihood: against exact values, with the error that it states."""
+"""Sequential Monte Carlo: unbiased, within its error bars, with more particles where needed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from smc_runs import a_data_set, estimates
 
 import naive
@@ -14,11 +15,15 @@ from gapmf.likelihood import smc
 from strategies import some_problem
 
 
+@pytest.mark.slow
 def test_exact_values_lie_within_the_error_bars():
-    """Of 200 random problems at least 97 % within three standard errors, and no bias beside it."""
+    """Of 120 random problems at most 4 are outside three standard errors, and there is no bias.
+
+    Of many thousands 1 % are, so that more than 4 are in 1 % of seeds.
+    """
     rng = np.random.default_rng(1)
     z = []
-    while len(z) < 200:
+    while len(z) < 120:
         model, x = some_problem(rng)
         exact = log_marginal_likelihood(x, model)
         if exact.std_error > 0:
@@ -27,12 +32,12 @@ def test_exact_values_lie_within_the_error_bars():
         if estimate.methods[0] == "smc":
             z.append((estimate.total - exact.total) / estimate.std_error)
     z = np.array(z)
-    assert (np.abs(z) <= 3).mean() >= 0.97
-    assert abs(z.mean()) < 0.25
+    assert (np.abs(z) > 3).sum() <= 4
+    assert abs(z.mean()) < 0.3
     assert 0.6 < np.sqrt((np.clip(z, -4, 4) ** 2).mean()) < 1.3
 
 
-@pytest.mark.parametrize("guide", [0.0, 0.7, [2.0, 0.1, 1.0]])
+@pytest.mark.parametrize(("guide", "least"), [(0.0, 0.5), (0.7, 0.5), ([2.0, 0.1, 1.0], 0.15)])
 @pytest.mark.parametrize(
     ("W", "alpha", "v", "n_runs", "n_particles"),
     [
@@ -43,15 +48,16 @@ def test_exact_values_lie_within_the_error_bars():
         ([[30.0, 10.0], [5.0, 20.0], [1.0, 0.0]], [0.5, 2.0], [700, 0, 2], 800, 16),
     ],
 )  # fmt: skip
-def test_the_probability_is_estimated_without_bias(W, alpha, v, n_runs, n_particles, guide):
-    """Whatever the guide."""
+def test_the_probability_is_estimated_without_bias(W, alpha, v, n_runs, n_particles, guide, least):
+    """Whatever the guide, within four standard errors (0.006 % of seeds are outside)."""
     guide = np.broadcast_to(guide, 3)[: len(alpha)]
     ratios, variances = estimates(GaP(W, alpha), v, n_runs, n_particles, guide)
     error = ratios.std() / np.sqrt(n_runs)
     assert error < 0.04
     assert abs(ratios.mean() - 1.0) < 4 * error
-    # What the weights within a run say about the variance is of the right size, if it is little.
-    assert ratios.var() > 0.2 or 0.2 < variances.mean() / ratios.var() < 3.0
+    # The variance of the weights within a run is somewhat below that between runs, and far below
+    # with a bad guide.
+    assert least < variances.mean() / ratios.var() < 1.2
 
 
 def test_resampling_is_fair():
@@ -83,12 +89,13 @@ def test_islands_make_an_estimate_and_its_error(sd):
     assert (np.abs(alone.values) < 3 * alone.std_errors).mean() > 0.92  # Student's t with 3
 
 
-@pytest.mark.parametrize("n_particles", [64, 512])
-def test_small_biases_do_not_add_up(n_particles):
-    """2000 samples of three components: the total within 3.5 of its standard errors."""
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_particles", "n_samples"), [(64, 1200), (512, 600)])
+def test_small_biases_do_not_add_up(n_particles, n_samples):
+    """Many samples of three components: the total within 3.5 of its standard errors."""
     rng = np.random.default_rng(0)
     model = GaP(rng.gamma(0.5, 6.0, (10, 3)), alpha=0.3)
-    X = model.sample(2000, random_state=1)
+    X = model.sample(n_samples, random_state=1)
     exact = log_marginal_likelihood(X, model, n_jobs=2)
     assert exact.std_error == 0.0
     found = log_marginal_likelihood(
@@ -181,3 +188,108 @@ def naive_two_features(v, model):
     expectation = top + np.log(np.exp(f - top).sum() * (u[1] - u[0]))
     constant = gammaln(2 + n.sum()) - gammaln(n + 1).sum()
     return expectation + constant - np.log1p(model.column_norms / model.beta).sum()
+
+
+def test_company_order_format_and_threads_do_not_matter():
+    X, model = a_data_set()
+    base = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    assert (base.std_errors > 0).all()
+    order = np.random.default_rng(1).permutation(len(X))
+    for n_jobs in (1, 2, 5):
+        again = log_marginal_likelihood(
+            sp.csc_array(X[order]), model, "smc", random_state=5, n_jobs=n_jobs, n_particles=64
+        )
+        np.testing.assert_array_equal(again.per_sample, base.per_sample[order])
+        np.testing.assert_array_equal(again.std_errors, base.std_errors[order])
+    for n in (0, 7):
+        alone = log_marginal_likelihood(X[[n]], model, "smc", random_state=5, n_particles=64)
+        assert alone.total == base.per_sample[n]
+        assert alone.std_errors[0] == base.std_errors[n]
+    other = log_marginal_likelihood(X, model, "smc", random_state=6, n_particles=64)
+    assert (other.per_sample != base.per_sample).all()
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    X, model = a_data_set()
+    base = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    monkeypatch.setattr(smc, "_BLOCK_COST", 1.0)
+    singly = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=64)
+    np.testing.assert_array_equal(singly.per_sample, base.per_sample)
+
+
+def test_more_particles_err_less():
+    X, model = a_data_set()
+    few = log_marginal_likelihood(X, model, "smc", random_state=0, n_particles=128, escalate=False)
+    many = log_marginal_likelihood(
+        X, model, "smc", random_state=0, n_particles=2048, escalate=False
+    )
+    assert 0.15 < many.std_error / few.std_error < 0.4
+    assert abs(many.total - few.total) < 4 * few.std_error
+    assert (many.ess > few.ess).all()
+    assert (many.ess < 2048).all()
+
+
+def test_a_poor_estimate_says_so():
+    rng = np.random.default_rng(0)
+    model = GaP(1.0 + rng.gamma(1.0, 1.0, (200, 30)), alpha=0.02)
+    x = rng.multinomial(3000, np.full(200, 1 / 200))[None]
+    poor = log_marginal_likelihood(x, model, "smc", random_state=0, n_particles=32)
+    assert not poor.reliable[0]
+    assert poor.ess[0] < 8
+
+
+def test_samples_that_need_more_particles_get_them():
+    rng = np.random.default_rng(3)
+    model = GaP(rng.gamma(3.0, 3.0, (60, 10)), alpha=0.05)
+    X = model.sample(30, random_state=1)
+    X = X[X.any(axis=1)]
+    usual = log_marginal_likelihood(X, model, "smc", random_state=5, n_particles=32)
+    alike = [
+        log_marginal_likelihood(
+            X, model, "smc", random_state=5, n_particles=32 * factor, escalate=False
+        )
+        for factor in (1, *smc.ESCALATION)
+    ]
+    assert 3 <= (~alike[0].reliable).sum() <= len(X) - 3
+    assert usual.reliable.sum() > alike[0].reliable.sum()
+    took = np.array([usual.per_sample == few.per_sample for few in alike])
+    # The guide has as many chains for all.
+    assert took[0].any()
+    assert not took[0].all()
+    assert (usual.std_errors == alike[0].std_errors)[took[0]].sum() >= 5
+
+
+def test_who_gets_more_particles_does_not_bias_the_total():
+    """2000 samples, a seventh with more: the total within 4 of its errors, as if independent."""
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(0.5, 20.0, (8, 3)), alpha=0.05)
+    X = model.sample(2000, random_state=1)
+    exact = log_marginal_likelihood(X, model, n_jobs=2)
+    assert exact.std_error == 0.0
+    found, few = (
+        log_marginal_likelihood(
+            X, model, "smc", random_state=0, n_jobs=2, n_particles=16, escalate=escalate
+        )
+        for escalate in (True, False)
+    )
+    assert (found.per_sample != few.per_sample).mean() > 0.1
+    assert found.reliable.mean() > few.reliable.mean() + 0.1
+    for ll in (found, few):
+        assert abs(ll.total - exact.total) < 4 * np.sqrt((ll.std_errors**2).sum())
+
+
+def test_arguments_are_checked():
+    model = GaP([[1.0, 2.0]])
+    for bad in (0, 15, 2.5, "many"):
+        with pytest.raises(ValueError, match="n_particles must be a whole number, 16 or more"):
+            log_marginal_likelihood([[1]], model, "smc", n_particles=bad)
+    with pytest.raises(ValueError, match="have distinct random numbers"):
+        log_marginal_likelihood([[1]], model, "smc", n_particles=10**8)
+    with pytest.raises(ValueError, match="random_state must be"):
+        log_marginal_likelihood([[1]], model, "smc", random_state="seed")
+
+
+def test_many_components_have_a_default_too():
+    for K in (300, 2000):
+        found = log_marginal_likelihood(np.eye(2, dtype=int), GaP(np.ones((2, K))), "smc")
+        assert np.isfinite(found.total)

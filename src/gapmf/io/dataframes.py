@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gapmf.counts import column_values, explain, first_bad
 from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io.table import Table, as_names, open_text, to_counts
+from gapmf.io.table import Table, as_names, open_text, to_counts, turned
 from gapmf.validation import shorten
 
 # In small letters, and without "id" or "name" at their end: doc_id, docID and "Doc name" are doc.
@@ -92,7 +92,7 @@ def _read(source: _Source, layout: str | None, sample_names: bool | None, transp
         raise ReadError(f"{source.path} has no columns")
     order = find_triplets(source.titles)
     if layout == "dense" or (layout is None and order is None):
-        return _read_dense(source, sample_names).turned(transpose)
+        return turned(_read_dense(source, sample_names), transpose)
     if transpose or sample_names is not None:
         raise InvalidInputError("transpose and sample_names are for dense tables, not triplets")
     if source.width != 3:

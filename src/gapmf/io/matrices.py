@@ -27,6 +27,7 @@ from gapmf.io.table import (
     is_packed,
     read_names,
     to_counts,
+    turned,
 )
 
 MATRIX = r".*\.mtx(\.gz)?"  # names of files
@@ -50,7 +51,7 @@ def read_market(
         features = read_names(feature_file, F, f"features in {path}", encoding, column=1)
     if sample_file is not None:
         samples = read_names(sample_file, N, f"samples in {path}", encoding, column=0)
-    counts = Table(_read_body(path, shape), None, None).turned(transpose).counts
+    counts = turned(Table(_read_body(path, shape), None, None), transpose).counts
     return Table(counts, features, samples)
 
 
@@ -130,7 +131,7 @@ def read_npz(
         matrix = sp.load_npz(file)
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # else SciPy reads and writes wherever indices point
-    table = Table(to_counts(matrix, f"{path}, X"), None, None).turned(transpose)
+    table = turned(Table(to_counts(matrix, f"{path}, X"), None, None), transpose)
     if vocab is None:
         return table
     names = read_names(vocab, table.counts.shape[1], f"features in {path}", encoding)

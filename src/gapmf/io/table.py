@@ -32,6 +32,15 @@ _LARGEST_SIDE = 2**31 - 1  # indices are int32
 class Table(NamedTuple):
     """Counts with their names, as `gapmf.read` returns them; unpacks as three values.
 
+    Attributes
+    ----------
+    counts : csr_array of int64 of shape (n_samples, n_features)
+        Counts with sorted indices, without duplicates and stored zeros.
+    feature_names : ndarray of str objects of shape (n_features,) or None
+        Names of the features.
+    sample_names : ndarray of str objects of shape (n_samples,) or None
+        Names of the samples.
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -41,11 +50,8 @@ class Table(NamedTuple):
     """
 
     counts: sp.csr_array
-    """(N, F) int64: samples × features; sorted indices, no duplicates, no stored zeros."""
     feature_names: Names | None
-    """(F,) str objects, or None."""
     sample_names: Names | None
-    """(N,) str objects, or None."""
 
     def __repr__(self) -> str:
         N, F = self.counts.shape
@@ -55,11 +61,12 @@ class Table(NamedTuple):
             f"features have {said[0]}, samples have {said[1]}"
         )
 
-    def turned(self, transpose: bool) -> Table:
-        """Return the table of a file that is features × samples, or this one."""
-        if not transpose:
-            return self
-        return Table(sp.csr_array(self.counts.T), self.sample_names, self.feature_names)
+
+def turned(table: Table, transpose: bool) -> Table:
+    """Return the table of a file that is features × samples, or the table itself."""
+    if not transpose:
+        return table
+    return Table(sp.csr_array(table.counts.T), table.sample_names, table.feature_names)
 
 
 def as_names(names: Iterable[Any]) -> Names:

@@ -1,20 +1,18 @@
-"""Quadrature on the simplex: expectations over θ ~ Dirichlet(α) of polynomials in θ.
+"""Exact methods: enumeration, polynomial and quadrature, on blocks of samples.
 
-Stick-breaking turns θ into K−1 independent Betas, so the rule is a product of Gauss-Jacobi
-rules. How many nodes a stick needs is decided by the *monomials*: the likelihood is a sum of
-positive multiples of u^i (1−u)^(n−i), so the largest relative error among these bounds its own.
+Each method computes, for every sample, the logarithm of the second factor of Eq. 31,
 
-The exact methods, on blocks of samples that share their columns.
+    Σ_C Ω_α(C) Π_fk p_fk^{c_fk}.
 
-Each returns, for every sample, the logarithm of the second factor of Eq. 31,
+Multiplied by the first factor, Π_k (1 − Σ_f p_fk)^α_k, it gives p(v). The samples of a block have
+the same possible columns; the caller removes columns of W that are zero on a sample's support. Rows
+of p are scaled to a maximum of one, which avoids under- and overflow: scaling p_f by e^s adds v_f s
+to the result (see `scaled_probabilities`).
 
-    Σ_C Ω_α(C) Π_fk p_fk^{c_fk},
-
-which the first, Π_k (1 − Σ_f p_fk)^α_k, turns into p(v). Columns of W that are zero on a
-sample's support cannot have produced it: they are left out before these functions see it.
-
-p may be scaled: a row p_f times e^s makes the result larger by v_f s. So the rows come scaled to
-a largest entry of one (see `scaled_probabilities`), and nothing under- or overflows.
+Quadrature computes expectations of polynomials over θ ~ Dirichlet(α) on the simplex. Stick-breaking
+turns θ into K−1 independent Beta variables, so the rule is a product of Gauss-Jacobi rules. The
+likelihood is a sum of positive multiples of monomials u^i (1−u)^(n−i), so the largest relative
+error of a monomial bounds its error. This decides the number of nodes per stick.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from gapmf.types import Array
 
 
 class QuadratureRule(NamedTuple):
-    """A product rule: nodes of each stick, their complements 1 − u, and log-weights."""
+    """Product rule: the nodes u of each stick, their complements 1 − u and log-weights."""
 
     nodes: Array
     complements: Array
@@ -46,10 +44,10 @@ class QuadratureRule(NamedTuple):
 
 @lru_cache(maxsize=512)
 def beta_rule(a: float, b: float, m: int) -> tuple[Array, Array, Array]:
-    """The m-point Gauss rule of Beta(a, b) on [0, 1]: nodes u, 1 − u, and log-weights.
+    """Return the m-point Gauss rule of Beta(a, b) on [0, 1]: nodes u, 1 − u and log-weights.
 
-    Exact for polynomials of degree 2m − 1. Eigenvalues of the Jacobi matrix are the first
-    guess only: they lose the digits of nodes near the ends.
+    It is exact for polynomials of degree 2m − 1. Eigenvalues of the Jacobi matrix are only
+    starting values, since they are inaccurate near the ends.
     """
     A, B, _ = jacobi.recurrence(a, b, m)
     diagonal = (1.0 + A) / B
@@ -64,15 +62,15 @@ def beta_rule(a: float, b: float, m: int) -> tuple[Array, Array, Array]:
 
 
 def simplex_rule(alpha: Array, n: int, *, logs: bool = False) -> QuadratureRule:
-    """A rule for θ ~ Dirichlet(α) that is right for polynomials of degree n to rounding.
+    """Return a rule for θ ~ Dirichlet(α) that integrates polynomials of degree n to rounding.
 
-    With ⌊n/2⌋ + 1 nodes a stick it is exact. Fewer do when shapes are at most 1: the nodes
-    then lie dense everywhere, and a monomial of degree n is no narrower than 1/√n in the
-    angle arccos(2u−1), which 4√n + 6 nodes resolve to 1e-13. A larger shape gives its whole
-    part to the integrand, as that many more counts: Beta(a, b) = u^i (1−u)^j Beta(a−i, b−j)
-    up to a constant. (Without this, nodes crowd where the prior is and miss the likelihood.)
+    A rule with ⌊n/2⌋ + 1 nodes per stick is exact. Fewer nodes suffice when shapes are at most 1:
+    they are then dense everywhere, and a monomial of degree n is no narrower than 1/√n in the angle
+    arccos(2u−1), which 4√n + 6 nodes resolve to 1e-13. The integer part of a larger shape moves to
+    the integrand as additional counts: Beta(a, b) ∝ u^i (1−u)^j Beta(a−i, b−j). (Otherwise nodes
+    would cluster at the prior and miss the likelihood.)
 
-    With `logs` it is right for these polynomials times a logarithm of `simplex_logs` too.
+    With `logs`, these polynomials times a logarithm of `simplex_logs` are integrated too.
     """
     if alpha.size == 1:  # no sticks: the single node θ = 1
         return QuadratureRule(np.empty((0, 1)), np.empty((0, 1)), np.empty((0, 1)))
@@ -87,10 +85,10 @@ def simplex_rule(alpha: Array, n: int, *, logs: bool = False) -> QuadratureRule:
 
 
 def simplex_logs(alpha: Array, n: int) -> Array:
-    """What stands for log u and log(1 − u) at the nodes of `simplex_rule(…, logs=True)`.
+    """Return projections of log u and log(1 − u) at the nodes of `simplex_rule(…, logs=True)`.
 
-    (2, K−1, m). At the nodes themselves the logarithms would be integrated badly, for small α
-    above all: see `kernels.jacobi.projected_logs`.
+    The shape is (2, K−1, m). The logarithms of the nodes themselves would be integrated badly,
+    above all for small α: see `kernels.jacobi.projected_logs`.
     """
     if alpha.size == 1:
         return np.empty((2, 0, 1))
@@ -104,7 +102,7 @@ def simplex_logs(alpha: Array, n: int) -> Array:
 
 
 def _sticks(alpha: Array, n: int, logs: bool) -> Iterator[tuple[float, float, int, int, int]]:
-    """Each stick's shapes (a, b), what of them goes to the integrand, and its nodes."""
+    """Yield for each stick its shapes (a, b), their parts in the integrand and its nodes."""
     sizes, dense = nodes_per_stick(alpha, np.array([n]), logs=logs)
     for k in range(alpha.size - 1):
         a, b = float(alpha[k]), float(alpha[k + 1 :].sum())
@@ -115,11 +113,10 @@ def _sticks(alpha: Array, n: int, logs: bool) -> Iterator[tuple[float, float, in
 def nodes_per_stick(
     alpha: Array, n: NDArray[Any], *, logs: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """For degrees n: how many nodes a stick, and whether they are the dense rule's.
+    """Return the nodes per stick for degrees n, and whether the dense rule is used.
 
-    A projected logarithm is of degree m − 1, so with `logs` n + 1 nodes are exact, and 6.5√n
-    take the place of 4√n. Past 32 the number is rounded up by at most a sixteenth, so that
-    samples share rules.
+    A projected logarithm has degree m − 1, so with `logs` n + 1 nodes are exact, and 6.5√n replaces
+    4√n. Above 32 the number is rounded up by at most one sixteenth, so that samples share rules.
     """
     n = np.asarray(n, dtype=np.int64)
     extra = 0.0
@@ -135,18 +132,18 @@ def nodes_per_stick(
 
 
 def rule_key(alpha: Array, n: NDArray[Any], *, logs: bool = False) -> NDArray[np.int64]:
-    """A number for the rule that each degree n gets: equal keys, equal rules."""
+    """Return a key of the rule for each degree n: equal keys mean equal rules."""
     m, dense = nodes_per_stick(alpha, n, logs=logs)
     return 2 * m + dense
 
 
 def _whole_part(shape: float) -> int:
-    """The whole number that leaves a shape in (0, 1]."""
+    """Return the integer that leaves the rest of a shape in (0, 1]."""
     return max(0, math.ceil(shape) - 1)
 
 
 def by_enumeration(block: Block, p: Array, alpha: Array) -> Array:
-    """The sum over admissible components as the paper writes it: Eqs. 28, 29 and 31."""
+    """Sum over admissible components, as the paper writes it: Eqs. 28, 29 and 31."""
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
     result = np.empty(block.indptr.size - 1)
@@ -159,17 +156,18 @@ def by_enumeration(block: Block, p: Array, alpha: Array) -> Array:
 
 
 def by_polynomial(block: Block, p: Array, alpha: Array) -> Array:
-    """The same sum gathered by L, one coefficient for each value of L: Eq. 31."""
+    """Compute the same sum with one coefficient for each value of L: Eq. 31."""
     log_total: Array = polynomial.log_totals(block.indptr, block.indices, block.counts, p, alpha)
     return log_total - _log_factorials(block)
 
 
 def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
-    """Eq. 31 as Γ(A+|v|)/(Γ(A) Π v_f!) E[Π_f (Σ_k p_fk θ_k)^{v_f}], θ ~ Dirichlet(α).
+    """Integrate over the simplex: Eq. 31.
 
-    The samples of a block must need the same rule.
+    The sum is Γ(A+|v|)/(Γ(A) Π v_f!) E[Π_f (Σ_k p_fk θ_k)^{v_f}] with θ ~ Dirichlet(α). The samples
+    of a block must have the same rule.
     """
-    n = _sums(block, block.counts.astype(float))
+    n = sum_entries(block.indptr, block.counts.astype(float))
     rule = simplex_rule(alpha, int(n.max()))
     top, total = quadrature.expectations(
         block.indptr, block.indices, block.counts, p, *rule, np.empty((0, 0))
@@ -179,26 +177,28 @@ def by_quadrature(block: Block, p: Array, alpha: Array) -> Array:
 
 
 def one_column(block: Block, p: Array, alpha: Array) -> Array:
-    """With one column (or none, for an empty sample) the sum has a single term: Eq. 15."""
+    """Compute the single term for one column, or none for an empty sample: Eq. 15."""
     if alpha.size == 0:
         return np.zeros(block.indptr.size - 1)
-    n = _sums(block, block.counts.astype(float))
-    log_p = _sums(block, xlogy(block.counts, p[block.indices, 0]))
+    n = sum_entries(block.indptr, block.counts.astype(float))
+    log_p = sum_entries(block.indptr, xlogy(block.counts, p[block.indices, 0]))
     return log_rising(alpha[0], n) + log_p - _log_factorials(block)
 
 
 def log_factors(method: str, block: Block, W: Array, rate: Array, alpha: Array) -> Array:
-    """The logarithm of the second factor of Eq. 31, (N,), by the named method.
+    """Compute the logarithm of the second factor of Eq. 31, (N,), by the named method.
 
     W (features of the block, K) and rate = ||w_k||₁ + β_k (K,) give p_fk = w_fk / rate_k.
     """
     p, log_scale = scaled_probabilities(W, rate)
     compute = METHODS[method] if alpha.size > 1 else one_column
-    return compute(block, p, alpha) + _sums(block, block.counts * log_scale[block.indices])
+    return compute(block, p, alpha) + sum_entries(
+        block.indptr, block.counts * log_scale[block.indices]
+    )
 
 
 def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
-    """p_fk e^(−s_f) with largest entry 1 in each row, and s_f, so that p = w/rate = both."""
+    """Return p_fk e^(−s_f) with maximum 1 in each row, and s_f, where p = w/rate."""
     with np.errstate(divide="ignore"):
         log_p = np.log(W) - np.log(rate)
     log_scale = log_p.max(axis=1, initial=-np.inf)
@@ -207,11 +207,7 @@ def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
 
 
 def _log_factorials(block: Block) -> Array:
-    return _sums(block, gammaln(block.counts + 1.0))
-
-
-def _sums(block: Block, entries: Array) -> Array:
-    return sum_entries(block.indptr, entries)
+    return sum_entries(block.indptr, gammaln(block.counts + 1.0))
 
 
 METHODS: dict[str, Callable[[Block, Array, Array], Array]] = {

@@ -1,10 +1,9 @@
-"""Importance sampling in x = log g: from a mixture that is made for each sample.
+"""Method "importance": importance sampling of x = log g from a mixture made for each sample.
 
-Three parts, each good where the others fail. Gammas at draws of L: right in the shape of the
-tails, and as wide as g given L; they miss what is between the draws when there are many
-components. A Student-t at the mode, with the curvature there: right in the correlations. And wide
-Gammas in which every component has its fair share at least, so that nothing is missed altogether.
-Every point is weighted by the density of the whole mixture.
+The mixture has three parts. Gamma distributions at draws of L have the right tails, but leave gaps
+between the draws when there are many components. A Student-t at the mode has the right
+correlations. Wide Gamma distributions give every component at least its fair share, so that no
+region is missed. Each point is weighted by the density of the whole mixture.
 """
 
 from __future__ import annotations
@@ -14,30 +13,44 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from gapmf.likelihood.guide import N_CHAINS, estimate_each, pilot_cost, pilot_shapes
+from gapmf.likelihood.guide import N_CHAINS, N_PASSES, chains_cost, draw_passes, estimate_each
 from gapmf.likelihood.result import Estimates, Mean, log_mean
-from gapmf.likelihood.sample import IMPORTANCE, LARGEST_LOG, Sample, stream_keys
+from gapmf.likelihood.sample import (
+    CHAINS,
+    IMPORTANCE,
+    LARGEST_LOG,
+    Sample,
+    log_gamma,
+    stream_keys,
+)
 from gapmf.model import GaP
 from gapmf.types import Array
+from gapmf.validation import check_whole
 
-N_POINTS = 1024
-N_GAMMAS = 128  # draws of L at which there is a Gamma
-FREEDOM = 5.0  # of the Student-t
-WIDE = 0.25  # the counts that the wide Gammas believe in, as a part
-PARTS = (0.4, 0.5, 0.1)  # of all points: Student-t, Gammas, wide Gammas
+N_POINTS = 1024  # default
+N_GAMMAS = 128  # number of draws of L
+FREEDOM = 5.0  # degrees of freedom of the Student-t
+WIDE = 0.25  # fraction of the counts in the shapes of the wide Gammas
+PARTS = (0.4, 0.5, 0.1)  # fractions of the points: Student-t, Gammas, wide Gammas
+
+
+def check_particles(n_particles: int | None, n_components: int) -> int:
+    """Return the number of points."""
+    return check_whole(N_POINTS if n_particles is None else n_particles, "n_particles", 64)
 
 
 def log_factors(
     rows: sp.csr_array, model: GaP, seed: np.uint64, n_points: int, n_jobs: int | None
 ) -> Estimates:
-    """The logarithm of the second factor of Eq. 31, estimated for each sample.
+    """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible, and meet two columns or more.
+    Every sample must be possible for two columns or more.
     """
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
-        pilot = pilot_shapes(rows, n, sample, guide, seed, N_GAMMAS // N_CHAINS)
-        shapes = pilot.reshape(-1, sample.alpha.size)
+        keys = stream_keys(rows, n, CHAINS, N_PASSES)
+        drawn = draw_passes(sample, guide, seed, keys, N_GAMMAS // N_CHAINS)
+        shapes = drawn.reshape(-1, sample.alpha.size)
         key = np.array([int(seed), *stream_keys(rows, n, IMPORTANCE, 1)], dtype=np.uint64)
         rng = np.random.Generator(np.random.Philox(key=key))
         log_weights, parts = weigh(sample, shapes, n_points, rng)
@@ -47,19 +60,19 @@ def log_factors(
 
 
 def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:
-    """Operations for each sample, about a nanosecond each: a lower bound where K is large."""
+    """Predict the operations for each sample; a lower bound when K is large."""
     size = np.diff(rows.indptr)
     each: Array = n_points * (size * (0.3 * K + 2.0) + N_GAMMAS * K + 10.0 * K)
-    return each + pilot_cost(rows, K, N_GAMMAS // N_CHAINS) + 1e6
+    return each + chains_cost(rows, K, N_GAMMAS // N_CHAINS) + 1e6
 
 
 def weigh(
     sample: Sample, shapes: Array, n_points: int, rng: np.random.Generator
 ) -> tuple[Array, tuple[int, ...]]:
-    """Log-weights of points from the mixture, part by part, and the parts' sizes."""
+    """Draw points of the mixture, part by part; return their log-weights and the parts' sizes."""
     mode, factor = find_mode(sample, np.log(shapes.mean(axis=0)))
     K = mode.size
-    # Every component gets what it could at least have, whatever the draws of L have met.
+    # Every component gets at least its fair share of the counts, whatever the draws of L are.
     fair = sample.counts @ (sample.p / sample.p.sum(axis=1, keepdims=True))
     counts = np.maximum(shapes.mean(axis=0) - sample.alpha, fair)
     wide = sample.alpha + WIDE * counts
@@ -87,13 +100,13 @@ def weigh(
 
 
 def find_mode(sample: Sample, x: Array) -> tuple[Array, Array]:
-    """The mode of x = log g given v, by Newton, and the Cholesky factor of the curvature there.
+    """Find the mode of x = log g given v by Newton's method, and its curvature's Cholesky factor.
 
-    The curvature is taken as diag(α) + Σ_f v_f r_f r_f', r_fk = p_fk g_k / Σ_l p_fl g_l, which it
-    is at the mode; it is positive definite everywhere, so every step goes up.
+    The curvature is diag(α) + Σ_f v_f r_f r_f', r_fk = p_fk g_k / Σ_l p_fl g_l. This is exact at
+    the mode only, but positive definite everywhere, so that every step goes up.
     """
     counts, alpha = sample.counts.astype(float), sample.alpha
-    least = np.diag(np.maximum(alpha, 1e-4))  # so that it can be inverted
+    least = np.diag(np.maximum(alpha, 1e-4))  # keeps the curvature invertible
     value = sample.log_density(x[None])[0]
     for _ in range(100):
         g = np.exp(x)
@@ -114,21 +127,15 @@ def find_mode(sample: Sample, x: Array) -> tuple[Array, Array]:
     return x, np.linalg.cholesky(curvature)
 
 
-def log_gamma(shapes: Array, rng: np.random.Generator) -> Array:
-    """Logarithms of Gamma draws of these shapes: small ones would underflow."""
-    x = np.log(rng.standard_gamma(shapes + 1.0))
-    return np.asarray(x - rng.standard_exponential(shapes.shape) / shapes)
-
-
 def _log_gammas(x: Array, shapes: Array) -> Array:
-    """log-density of x = log g at points (S, K), for each row of shapes (M, K): (S, M)."""
+    """Return log-densities (S, M) of x = log g at points (S, K), for each row of shapes (M, K)."""
     constant = gammaln(shapes).sum(axis=1)
     g = np.exp(np.minimum(x, LARGEST_LOG))
     return np.asarray(x @ shapes.T - g.sum(axis=1)[:, None] - constant)
 
 
 def _log_student(x: Array, mode: Array, factor: Array) -> Array:
-    """log-density of the Student-t with precision factor·factor'."""
+    """Return the log-density of the Student-t with precision factor · factor'."""
     K = mode.size
     squares = (((x - mode) @ factor) ** 2).sum(axis=1)
     constant = gammaln(0.5 * (FREEDOM + K)) - gammaln(0.5 * FREEDOM)

@@ -1,4 +1,4 @@
-"""The joint likelihood of counts and activations, and its split."""
+"""The joint likelihood of counts and activations, and its terms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ from gapmf.counts import check_counts
 from gapmf.model import GaP, check_model
 from gapmf.validation import check_activations
 
-_BLOCK_ENTRIES = 1 << 18  # entries of X whose rates are held at once
+_BLOCK_ENTRIES = 1 << 18  # number of entries of X whose rates are held at once
 
 
 class JointCostSplit(NamedTuple):
-    """C_JL = D_KL(V | WH) + R_α(H, β) + constant: Eq. 4."""
+    """Joint cost C_JL as the sum of divergence, penalty and constant: Eq. 4.
+
+    Attributes
+    ----------
+    divergence : float
+        Generalised Kullback-Leibler divergence D_KL(V | WH), Eq. 5 of the paper.
+    penalty : float
+        Penalty R_α(H, β) of the activations, Eq. 6.
+    constant : float
+        The rest, which depends on X and α alone.
+    """
 
     divergence: float
     penalty: float
@@ -25,30 +35,42 @@ class JointCostSplit(NamedTuple):
 
     @property
     def total(self) -> float:
-        """C_JL, the negative joint log-likelihood: Eq. 3."""
+        """Negative joint log-likelihood C_JL: Eq. 3."""
         return self.divergence + self.penalty + self.constant
 
 
 def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
-    """log p(V, H | W, β), that is −C_JL of Eq. 3.
+    """Compute the joint log-likelihood log p(V, H | W, β), that is −C_JL of Eq. 3.
 
     Parameters
     ----------
-    X : counts, (N, F)
-    H : array-like, (N, K)
-        Activations, ≥ 0: a row a sample.
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts. In the paper, X is Vᵀ.
+    H : array-like of shape (n_samples, n_components)
+        Activations, ≥ 0. In the paper, this is the transpose of H.
     model : GaP
+        The model.
 
     Returns
     -------
     float
-        A log-density in H. At h_kn = 0 it is −inf for α_k > 1 and +inf for α_k < 1, unless
-        something else makes V or H impossible: then −inf.
+        The value, a log-density in H. It is −inf if V or H is impossible, for example if
+        h_kn = 0 and α_k > 1. Otherwise it is +inf if some h_kn = 0 and α_k < 1.
+
+    See Also
+    --------
+    split_joint_cost : Split the value into divergence, penalty and constant.
+    log_marginal_likelihood : Integrate the activations out.
 
     Notes
     -----
-    As a function of W, H (and β) together it need not have a maximum: with β free, or with
-    α_k < 1, it is unbounded. Fit the marginal likelihood instead.
+    As a function of W, H and possibly β, the joint likelihood [1]_ need not have a maximum: it is
+    unbounded if β is free or if some α_k < 1. Fit the marginal likelihood instead.
+
+    References
+    ----------
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
 
     Examples
     --------
@@ -57,26 +79,32 @@ def log_joint_likelihood(X: Any, H: ArrayLike, model: GaP) -> float:
     -3.306853
     """
     split = split_joint_cost(X, H, model)
-    if split.divergence == np.inf:  # impossible counts, however dense the prior at H
+    if split.divergence == np.inf:  # impossible counts, even if the prior density is infinite
         return -np.inf
     return -split.total
 
 
 def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
-    """Split C_JL, for all samples, into KL divergence, R_α and the rest: Eqs. 4, 5 and 6.
+    """Split the joint cost C_JL of all samples into three terms: Eqs. 4, 5 and 6.
 
     Parameters
     ----------
-    X : counts, (N, F)
-    H : array-like, (N, K)
-        Activations, ≥ 0: a row a sample.
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
+    H : array-like of shape (n_samples, n_components)
+        Activations, ≥ 0.
     model : GaP
+        The model.
 
     Returns
     -------
     JointCostSplit
-        divergence, penalty and constant; the last depends on X and α alone. Their sum, `total`,
-        is C_JL.
+        Divergence, penalty and constant, and their `total`, C_JL.
+
+    See Also
+    --------
+    log_joint_likelihood : Compute the total.
+    split_marginal_cost : Split the marginal cost.
 
     Examples
     --------
@@ -96,16 +124,16 @@ def split_joint_cost(X: Any, H: ArrayLike, model: GaP) -> JointCostSplit:
 
 
 def _log_factorial_excess(v: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log v! − v log v + v for v ≥ 1, by Stirling where the difference would cancel."""
+    """Return log v! − v log v + v for v ≥ 1, by Stirling's series where terms would cancel."""
     large = np.maximum(v, 1e4)
     series = 0.5 * np.log(2.0 * np.pi * large) + 1.0 / (12.0 * large)
     return np.asarray(np.where(v < 1e4, gammaln(v + 1) - xlogy(v, v) + v, series))
 
 
 def divergence(counts: sp.csr_array, H: NDArray[np.float64], W: NDArray[np.float64]) -> float:
-    """D_KL(V | WH), the generalised Kullback-Leibler divergence: Eq. 5.
+    """Compute D_KL(V | WH), the generalised Kullback-Leibler divergence: Eq. 5.
 
-    Only the rates under non-zero counts are formed; the rest enter through Σ_k S_k Σ_n h_kn.
+    Only rates of positive counts are computed; the others contribute Σ_k S_k Σ_n h_kn.
     """
     sample = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     value = 0.0
@@ -118,7 +146,7 @@ def divergence(counts: sp.csr_array, H: NDArray[np.float64], W: NDArray[np.float
 
 
 def _log_rates(H: NDArray[np.float64], W: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log Σ_k h_ik w_ik, (I,), through logarithms where the products underflow."""
+    """Return log Σ_k h_ik w_ik, (I,), by logarithms where the products underflow."""
     rate = np.einsum("ik,ik->i", H, W)
     with np.errstate(divide="ignore"):
         log_rate = np.log(rate)
@@ -129,9 +157,9 @@ def _log_rates(H: NDArray[np.float64], W: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def activation_penalty(H: NDArray[np.float64], model: GaP) -> float:
-    """R_α(H, β), the negative log-prior of H up to a constant: Eq. 6."""
+    """Compute R_α(H, β), the negative log-prior of H up to a constant: Eq. 6."""
     terms = xlogy(1.0 - model.alpha, H)
-    if np.isposinf(terms).any():  # some h = 0 with α > 1 is impossible, whatever the others
+    if np.isposinf(terms).any():  # some h = 0 with α > 1 is impossible
         return np.inf
     N = H.shape[0]
     return float(terms.sum() + (H @ model.beta).sum() - N * (model.alpha @ np.log(model.beta)))

@@ -1,12 +1,8 @@
-"""The estimators of the likelihood, by name: what they cost, and how many draws they take.
-
-The marginal likelihood: the door, and the way from samples to methods.
-"""
+"""The marginal likelihood log p(V | W, β), and the choice of a method for each sample."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,72 +11,40 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, take_block
 from gapmf.distributions import log_one_plus
-from gapmf.errors import InvalidInputError
-from gapmf.likelihood import chib, exact, importance, reverse, smc
-from gapmf.likelihood.exact import rule_key
-from gapmf.likelihood.planning import (
-    AUTO_COST,
-    EXACT_METHODS,
-    MAX_COST,
-    Costs,
-    cut_blocks,
-    group_by_support,
-    predict,
-    refuse_if_too_costly,
-)
-from gapmf.likelihood.result import Estimates, LogLikelihood
-from gapmf.likelihood.sample import max_particles
+from gapmf.likelihood import chib, exact, importance, planning, reverse, smc
+from gapmf.likelihood.planning import EXACT_METHODS, MAX_COST
+from gapmf.likelihood.result import Estimates, LogLikelihood, expand_distinct
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.types import Array, Index
 from gapmf.validation import check_number, check_option, check_random_state, check_whole
 
-COMPARISON_PARTICLES = 64  # the error of a total is far below what a component is worth, as a rule
-
-Check = Callable[[int | None, int], int]
-Cost = Callable[[sp.csr_array, int, int], Array]
-Estimate = Callable[[sp.csr_array, GaP, np.uint64, int, int | None], Estimates]
+COMPARISON_PARTICLES = 64  # usually enough: the error of a total is far below a component's gain
 
 
-class Estimator(NamedTuple):
-    """A method that estimates."""
+class Estimator(Protocol):
+    """The interface of the modules that estimate the likelihood, one method each."""
 
-    check: Check
-    """From the number that is asked (None for the usual one), and K, to the one that is used."""
-    cost: Cost
-    """Operations for each of some samples, about a nanosecond each, from K and the number."""
-    log_factors: Estimate
-    """The logarithm of the second factor of Eq. 31, estimated for each sample."""
-    once: Estimate
-    """The same, with that number for every sample, whether or not it is enough."""
+    def check_particles(self, n_particles: int | None, n_components: int, /) -> int:
+        """Return the size of an estimate; None stands for the default."""
 
+    def predict_cost(self, rows: sp.csr_array, n_components: int, size: int, /) -> Array:
+        """Predict the operations for each sample."""
 
-def _alike(check: Check, cost: Cost, log_factors: Estimate) -> Estimator:
-    """A method that gives every sample the same number."""
-    return Estimator(check, cost, log_factors, log_factors)
-
-
-def _points(n: int | None, n_components: int) -> int:
-    return check_whole(importance.N_POINTS if n is None else n, "n_particles", 64)
-
-
-def _chains(n: int | None, n_components: int) -> int:
-    n = check_whole(chib.N_PASSING if n is None else n, "n_particles", 32)
-    most = max_particles(n_components)
-    if n > most:
-        raise InvalidInputError(
-            f"n_particles is {n}, but with {n_components} components at most {most} chains can "
-            "be told apart"
-        )
-    return -(-n // 4) * 4
+    def log_factors(
+        self, rows: sp.csr_array, model: GaP, seed: np.uint64, size: int, n_jobs: int | None, /
+    ) -> Estimates:
+        """Estimate the logarithm of the second factor of Eq. 31 for each sample."""
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "smc": Estimator(smc.check_particles, smc.predict_cost, smc.log_factors, smc.estimate_once),
-    "importance": _alike(_points, importance.predict_cost, importance.log_factors),
-    "reverse": _alike(reverse.check_particles, reverse.predict_cost, reverse.log_factors),
-    "chib": _alike(_chains, chib.predict_cost, chib.log_factors),
+    "smc": smc,
+    "importance": importance,
+    "reverse": reverse,
+    "chib": chib,
 }
+METHODS = (*EXACT_METHODS, *ESTIMATORS)
+_IMPOSSIBLE = -1  # instead of an index of METHODS
 
 
 def log_marginal_likelihood(
@@ -94,54 +58,85 @@ def log_marginal_likelihood(
     escalate: bool = True,
     max_cost: float = MAX_COST,
 ) -> LogLikelihood:
-    """log p(V | W, β) with the activations integrated out: −C_ML of Eqs. 7, 8, 26, 27 and 31.
+    """Compute log p(V | W, β), that is −C_ML of Eqs. 7, 8, 26, 27 and 31.
+
+    The activations are integrated out [1]_.
 
     Parameters
     ----------
-    X : counts, (N, F)
-        NumPy array, SciPy sparse, pandas or polars frame. X is Vᵀ.
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts. In the paper, X is Vᵀ.
     model : GaP
-    method : {"auto", "enumerate", "polynomial", "quadrature", "smc", "reverse", "importance", \
-             "chib", "estimate"}
-        "enumerate" is the paper's sum over admissible components; "polynomial" gathers its
-        terms by L; "quadrature" integrates over the simplex. These are exact to rounding.
-        The others estimate. "smc" is sequential Monte Carlo over the tokens, for any size;
-        "importance" draws activations from a mixture made for each sample, for up to some ten
-        components; "chib" is Chib's identity at a fixed point, in the unbiased form of Murray
-        and Salakhutdinov, for few components. "reverse" is "smc" around draws from the
-        posterior: where the others err, they err downwards on average, and it errs upwards.
-        "auto" takes, for each sample, the cheapest exact method where that needs a tenth of a
-        second or less, and "smc" elsewhere; "estimate" is "auto" without the exact methods.
-    random_state : None, int, Generator or RandomState
-        For estimates. A sample's estimate depends on this and on its counts alone, not on the
-        other samples or their order.
-    n_jobs : int, optional
-        Threads, in scikit-learn's meaning. The result does not depend on it.
-    n_particles : int, optional
-        What an estimate of a sample is made of: particles of "smc", in four independent
-        islands (by default 288 for up to 17 components, 1440 for 40), points of
-        "importance" (1024), chains of "chib" (128), particles of "reverse" (512 in 16 runs for
-        up to 20 components, 1000 for 40).
-        The variance falls, and the time grows, in proportion.
-    escalate : bool
-        Whether "smc" gives 2 to 16 times as many to samples that need them, by a pilot run
-        with a eighth.
-    max_cost : float
-        The number of operations (about a nanosecond each) above which to refuse, over all
-        distinct samples. Samples that get more particles take up to 16 times as long.
+        The model.
+    method : str, default="auto"
+        How to compute the likelihood of each sample.
+
+        - "auto": the cheapest exact method if it needs a tenth of a second or less, else "smc".
+        - "enumerate": exact, the paper's sum over admissible components.
+        - "polynomial": exact, the same sum with its terms collected by L.
+        - "quadrature": exact, an integral over the simplex.
+        - "smc": sequential Monte Carlo over the tokens [2]_, for any size.
+        - "reverse": conditional "smc" around posterior draws [3]_, biased upwards where the
+          other estimates are biased downwards.
+        - "importance": importance sampling of activations, for up to about ten components. The
+          tail of the weights is checked as in [4]_.
+        - "chib": Chib's identity at a fixed point [5]_ in its unbiased form [6]_, for few
+          components.
+        - "estimate": "auto" without the exact methods.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness of the estimates. The estimate of a sample depends on it and on the
+        counts of this sample alone.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning. The result does not depend on it.
+    n_particles : int or None, default=None
+        Size of an estimate: number of particles of "smc" (default 288 for up to 17 components,
+        1440 for 40) in four independent islands, points of "importance" (1024), chains of
+        "chib" (128), or particles of "reverse" (512 for up to 20 components, 1000 for 40) in 16
+        runs. The variance falls and the time grows in proportion.
+    escalate : bool, default=True
+        Whether "smc" uses 2 to 16 times as many particles for samples that need them, as
+        decided by a pilot run with one eighth of the particles.
+    max_cost : float, default=1e12
+        Limit of the predicted number of operations, about a nanosecond each, over all distinct
+        samples. Samples that get more particles take up to 16 times as long as predicted.
 
     Returns
     -------
     LogLikelihood
-        Samples that the model cannot produce have −inf, and the method "impossible". p(v) is
-        estimated without bias (1/p(v), by "reverse"), so its logarithm is too small on average,
-        by half the relative variance: that is added, and stands in `corrections`.
+        Values and error bars. Samples that the model cannot produce have −inf and the method
+        "impossible".
 
     Raises
     ------
     TooCostlyError
-        When the predicted cost exceeds `max_cost`, or the memory 2 GiB a thread. With the
-        default, a sample of 5,000 counts at K = 3 is far inside.
+        If the predicted cost exceeds `max_cost`, or the memory 2 GiB per thread. With the
+        default limit, a sample of 5,000 counts at 3 components is computed exactly.
+
+    See Also
+    --------
+    split_marginal_cost : Split the value into data term and penalty.
+    perplexity : Score a model per token.
+    GammaPoissonMF.log_likelihood : Score a fitted estimator.
+
+    Notes
+    -----
+    Estimates of p(v), and of 1/p(v) by "reverse", are unbiased. So the logarithm is too small on
+    average, by half the relative variance. This is added; see `LogLikelihood.corrections`.
+
+    References
+    ----------
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
+    .. [2] A. Doucet, N. de Freitas and N. Gordon (eds.), "Sequential Monte Carlo Methods in
+       Practice", Springer, 2001.
+    .. [3] C. Andrieu, A. Doucet and R. Holenstein, "Particle Markov Chain Monte Carlo Methods",
+       Journal of the Royal Statistical Society B 72(3), 2010.
+    .. [4] A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry, "Pareto Smoothed Importance
+       Sampling", Journal of Machine Learning Research 25(72), 2024.
+    .. [5] S. Chib, "Marginal Likelihood from the Gibbs Output", Journal of the American
+       Statistical Association 90(432), 1995.
+    .. [6] I. Murray and R. Salakhutdinov, "Evaluating Probabilities under High-dimensional
+       Latent Variable Models", NIPS 21, 2009.
 
     Examples
     --------
@@ -156,7 +151,11 @@ def log_marginal_likelihood(
     method = check_option(method, ("auto", *METHODS, "estimate"), "method")
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
-    size = _check_size(n_particles, method, model.n_components)
+    if method not in EXACT_METHODS:
+        estimator = ESTIMATORS.get(method, smc)
+        size = estimator.check_particles(n_particles, model.n_components)
+    else:
+        size = 0 if n_particles is None else check_whole(n_particles, "n_particles")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
@@ -167,23 +166,35 @@ def log_marginal_likelihood(
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        estimate = ESTIMATORS[name].log_factors if escalate else ESTIMATORS[name].once
-        known.put(chosen, estimate(rows[chosen], model, seed, size, n_jobs))
+        if name == "smc":
+            found = smc.log_factors(rows[chosen], model, seed, size, n_jobs, escalate)
+        else:
+            found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs)
+        known.put(chosen, found)
         methods[chosen] = name
     values -= log_normaliser(model)
-    return LogLikelihood.of_distinct(known, methods, inverse, method)
+    return expand_distinct(known, methods, inverse, method)
 
 
 def log_normaliser(model: GaP) -> float:
-    """−log Π_k (1 − Σ_f p_fk)^α_k = Σ_k α_k log(1 + ||w_k||₁/β_k): Eq. 31, its first factor."""
+    """Return Σ_k α_k log(1 + ||w_k||₁/β_k), minus the log of the first factor of Eq. 31."""
     return float(model.alpha @ log_one_plus(model.column_norms, model.beta))
 
 
 class MarginalCostSplit(NamedTuple):
-    """C_ML/N, the mean cost of a sample, as data + penalty + constant: Eqs. 33 and 34.
+    """Mean cost of a sample, C_ML/N, as the sum of data term, penalty and constant.
 
-    penalty is Σ_k α_k log(||w_k||₁ + β_k); the constant −Σ_k α_k log β_k, 0 when β = 1, makes it
-    independent of the scale of W and β: together they are Σ_k α_k log(1 + ||w_k||₁/β_k).
+    Penalty and constant together are Σ_k α_k log(1 + ||w_k||₁/β_k), which does not depend on the
+    common scale of W and β.
+
+    Attributes
+    ----------
+    data : float
+        Data term, Eq. 33 of the paper.
+    penalty : float
+        Self-regularisation Σ_k α_k log(||w_k||₁ + β_k), Eq. 34.
+    constant : float
+        The constant −Σ_k α_k log β_k; 0 if β = 1.
     """
 
     data: float
@@ -192,22 +203,35 @@ class MarginalCostSplit(NamedTuple):
 
     @property
     def total(self) -> float:
-        """C_ML / N, the mean negative log-likelihood."""
+        """Mean negative log-likelihood C_ML/N."""
         return self.data + self.penalty + self.constant
 
 
 def split_marginal_cost(
     X: Any, model: GaP, *, random_state: Any = None, n_jobs: int | None = None
 ) -> MarginalCostSplit:
-    """Split C_ML/N into its data term (Eq. 33), its penalty (Eq. 34) and the constant.
+    """Split the mean cost C_ML/N into data term, penalty and constant: Eqs. 33 and 34.
 
     Parameters
     ----------
-    X : counts, (N, F)
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
     model : GaP
-    random_state : None, int, Generator or RandomState
-        For samples whose likelihood is estimated: see `log_marginal_likelihood`.
-    n_jobs : int, optional
+        The model.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness for samples whose likelihood is estimated.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning.
+
+    Returns
+    -------
+    MarginalCostSplit
+        The three terms and their `total`.
+
+    See Also
+    --------
+    log_marginal_likelihood : Compute the likelihood with error bars.
+    split_joint_cost : Split the joint cost.
 
     Examples
     --------
@@ -223,19 +247,8 @@ def split_marginal_cost(
     return MarginalCostSplit(data, model.penalty(), 0.0 - float(model.alpha @ np.log(model.beta)))
 
 
-METHODS = (*EXACT_METHODS, *ESTIMATORS)
-_IMPOSSIBLE = -1  # beside the numbers of the methods
-
-
-def _check_size(n_particles: int | None, method: str, n_components: int) -> int:
-    """How many particles, points or chains an estimate gets."""
-    if method in EXACT_METHODS:
-        return 0 if n_particles is None else check_whole(n_particles, "n_particles")
-    return ESTIMATORS.get(method, ESTIMATORS["smc"]).check(n_particles, n_components)
-
-
 class _Task(NamedTuple):
-    """A block of samples that share their columns of W, their method and their rule."""
+    """A block of samples with the same columns of W, exact method and quadrature rule."""
 
     method: str
     members: Index
@@ -243,49 +256,44 @@ class _Task(NamedTuple):
 
 
 def _plan(
-    rows: sp.csr_array,
-    place: Index,
-    model: GaP,
-    method: str,
-    max_cost: float,
-    size: int,
+    rows: sp.csr_array, place: Index, model: GaP, method: str, max_cost: float, size: int
 ) -> tuple[Index, list[_Task]]:
-    """Which method each distinct sample gets, by number, and the work for the exact ones.
+    """Choose the method of each distinct sample, and cut the exact ones into tasks.
 
-    place (N,) are the samples' rows in X, for the messages.
+    Methods are indices of METHODS. place (N,) are the samples' rows in X, for error messages.
     """
     N = rows.shape[0]
-    groups = list(group_by_support(rows, model.W))
-    costs = Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
+    groups = list(planning.group_by_support(rows, model.W))
+    costs = planning.Costs(np.zeros((3, N)), np.zeros(N), np.zeros((3, N)))
     rule = np.zeros(N, dtype=np.int64)
     which = np.full(N, _IMPOSSIBLE)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     for members, columns in groups:
         alpha = model.alpha[columns]
-        for array, values in zip(costs, predict(rows[members], alpha), strict=True):
+        for array, values in zip(costs, planning.predict(rows[members], alpha), strict=True):
             array[..., members] = values
-        rule[members] = rule_key(alpha, total[members])
+        rule[members] = exact.rule_key(alpha, total[members])
         which[members] = _choose(method, costs.operations[:, members], columns.size)
-    exact = which < len(EXACT_METHODS)
-    chosen = costs.operations[np.where(exact, which, 0), np.arange(N)]
-    if not exact.all():
-        cost = ESTIMATORS[METHODS[which[~exact][0]]].cost
-        chosen[~exact] = cost(rows[~exact], model.n_components, size)
-    refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
+    estimated = which >= len(EXACT_METHODS)
+    chosen = costs.operations[np.where(estimated, 0, which), np.arange(N)]
+    if estimated.any():
+        estimator = ESTIMATORS[METHODS[which[estimated][0]]]
+        chosen[estimated] = estimator.predict_cost(rows[estimated], model.n_components, size)
+    planning.refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
     n_entries = np.diff(rows.indptr)
     return which, [
         _Task(EXACT_METHODS[m], block, columns)
         for members, columns in groups
         for m in range(len(EXACT_METHODS))
-        for block in cut_blocks(members[which[members] == m], rule, n_entries, chosen)
+        for block in planning.cut_blocks(members[which[members] == m], rule, n_entries, chosen)
     ]
 
 
 def _choose(method: str, operations: Array, n_columns: int) -> Index:
-    """The number of the method for samples of these costs (3, N), which share their columns."""
+    """Choose the method of samples with the same columns and these costs (3, N)."""
     if method == "auto":
-        smc = METHODS.index("smc")
-        return np.where(operations.min(axis=0) <= AUTO_COST, operations.argmin(axis=0), smc)
+        cheap = operations.min(axis=0) <= planning.AUTO_COST
+        return np.where(cheap, operations.argmin(axis=0), METHODS.index("smc"))
     if method not in EXACT_METHODS and n_columns < 2:  # one term, in closed form
         method = EXACT_METHODS[0]
     method = "smc" if method == "estimate" else method
@@ -295,7 +303,7 @@ def _choose(method: str, operations: Array, n_columns: int) -> Index:
 def _exact_factors(
     rows: sp.csr_array, tasks: list[_Task], model: GaP, n_jobs: int | None
 ) -> tuple[Array, NDArray[np.str_]]:
-    """The second factor of Eq. 31 for the samples of the tasks, and the names of the methods."""
+    """Return the second factor of Eq. 31 for the samples of the tasks, and their methods."""
     rate = model.column_norms + model.beta
 
     def work(task: _Task) -> Array:
@@ -305,7 +313,7 @@ def _exact_factors(
         return exact.log_factors(task.method, block, W, rate[task.columns], alpha)
 
     factor = np.full(rows.shape[0], -np.inf)
-    methods = np.full(rows.shape[0], "impossible")  # what no column can have produced
+    methods = np.full(rows.shape[0], "impossible")  # no column can have produced the sample
     for task, values in zip(tasks, for_each(work, tasks, n_jobs), strict=True):
         factor[task.members] = values
         methods[task.members] = task.method
@@ -319,15 +327,18 @@ def comparison_log_likelihood(
     n_jobs: int | None,
     n_particles: int = COMPARISON_PARTICLES,
 ) -> LogLikelihood:
-    """log p(X | W) to compare models by: exact where that is cheap for all samples."""
-    method = "auto" if model.n_components <= 3 else "smc"
+    """Compute log p(X | W) for a comparison of models, without escalation and cost limit.
+
+    The error of a few bad samples cancels between the models. A fit must not be lost because its
+    likelihood is costly.
+    """
     return log_marginal_likelihood(
         X,
         model,
-        method,
+        "auto" if model.n_components <= 3 else "smc",
         random_state=seed,
         n_jobs=n_jobs,
         n_particles=n_particles,
-        escalate=False,  # what a few samples are wrong by, they are in both models
-        max_cost=np.inf,  # a fit that was made must not be lost to its likelihood's price
+        escalate=False,
+        max_cost=np.inf,
     )

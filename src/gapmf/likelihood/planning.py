@@ -1,9 +1,8 @@
-"""What the exact methods cost, sample by sample; which is cheapest; when to refuse.
+"""Predicted costs of the exact methods, refusals, and blocks of samples that share work.
 
-Costs are in operations of about a nanosecond each on one core of a common machine. They are
-functions of the sample and the model alone: no decision reads a clock, or other samples.
-
-Which samples are worked on together: those that share their columns and their rule.
+Costs are in operations of about a nanosecond each on one core. They depend on the sample and the
+model alone: no decision reads a clock or other samples. A block holds samples with the same columns
+and the same quadrature rule.
 """
 
 from __future__ import annotations
@@ -32,29 +31,40 @@ from gapmf.types import Array, Index
 from gapmf.validation import check_whole
 
 EXACT_METHODS = ("enumerate", "polynomial", "quadrature")
-MAX_COST = 1e12  # operations a call, over its distinct samples: a quarter of an hour or so
-AUTO_COST = 1e8  # operations a sample up to which "auto" is exact: a tenth of a second or so
-MAX_MEMORY = 2**31  # bytes a thread
+MAX_COST = 1e12  # operations per call, over its distinct samples: about a quarter of an hour
+AUTO_COST = 1e8  # operations per sample up to which "auto" is exact: about a tenth of a second
+MAX_MEMORY = 2**31  # bytes per thread
+
+# Limits of a block, the task of a thread, which shares tables of 256 numbers per feature. The
+# result of a sample does not depend on its block.
+_BLOCK_ENTRIES = 1 << 14
+_BLOCK_COST = 1e8
+_MAKING = 3e5  # operations to make a small rule and its block
 
 
 def count_admissible(X: Any, K: int, *, log: bool = False) -> NDArray[Any]:
-    """The number of admissible components of each sample, Π_f C(v_fn+K−1, K−1) (Eq. 25).
+    """Count the admissible components of each sample, Π_f C(v_fn+K−1, K−1): Eq. 25.
 
-    That many terms has the paper's sum for one sample. The paper's #C, for a whole data set,
-    is the product over samples.
+    This is the number of terms of the paper's sum for the sample. The paper's #C, of a whole data
+    set, is the product over samples.
 
     Parameters
     ----------
-    X : counts, (N, F)
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
     K : int
-        The number of components.
-    log : bool
-        Return natural logarithms (float64) instead of exact whole numbers of any size.
+        Number of components.
+    log : bool, default=False
+        Whether to return natural logarithms instead of exact integers of any size.
 
     Returns
     -------
-    array, (N,)
-        Python integers (dtype object), or float64 when `log`.
+    ndarray of shape (n_samples,)
+        Python integers (dtype object), or float64 if `log` is True.
+
+    See Also
+    --------
+    log_marginal_likelihood : Compute the sum over admissible components.
 
     Examples
     --------
@@ -72,33 +82,30 @@ def count_admissible(X: Any, K: int, *, log: bool = False) -> NDArray[Any]:
 
 
 def log_compositions(v: NDArray[Any], K: int) -> Array:
-    """log C(v+K−1, K−1): the ways to write v as a sum of K counts."""
+    """Return log C(v+K−1, K−1), the log-number of ways to write v as a sum of K counts."""
     return log_rising(np.asarray(v, dtype=float) + 1.0, K - 1) - float(gammaln(K))
 
 
 class Costs(NamedTuple):
-    """What the exact methods cost, for each of N samples."""
+    """Predicted costs of the exact methods for N samples."""
 
-    operations: Array
-    """(3, N), in the order of EXACT_METHODS; inf where the memory would not suffice."""
-    log_terms: Array
-    """log of the number of terms of the paper's sum, (N,)."""
-    memory: Array
-    """(3, N), bytes."""
+    operations: Array  # (3, N), in the order of EXACT_METHODS; inf if there is too little memory
+    log_terms: Array  # (N,): log-number of terms of the paper's sum
+    memory: Array  # (3, N), bytes
 
 
 def predict(rows: sp.csr_array, alpha: Array) -> Costs:
-    """The costs for samples that all have len(alpha) columns to come from."""
+    """Predict the costs of samples whose possible columns have shapes alpha (K,)."""
     K, N = alpha.size, rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(float)
     n_entries = np.diff(rows.indptr)
     if K < 2:  # one term, in closed form
         return Costs(np.tile(n_entries + 10.0, (3, 1)), np.zeros(N), np.zeros((3, N)))
     log_terms = sum_entries(rows.indptr, log_compositions(rows.data, K))
-    with np.errstate(over="ignore"):  # inf is a fine cost
+    with np.errstate(over="ignore"):  # inf is a valid cost
         terms = np.exp(log_terms)
         coefficients = np.exp(log_compositions(total, K))
-        table = np.exp(log_compositions(total, K - 1))  # rows of coefficients, with neighbours
+        table = np.exp(log_compositions(total, K - 1))
         grown = np.exp(log_compositions(total, K + 1))
         enumerate_ = terms * (7.0 * K + 30.0) + K * total
         polynomial = grown * K + table * (K * K) + 100.0
@@ -107,31 +114,31 @@ def predict(rows: sp.csr_array, alpha: Array) -> Costs:
         )
     m = nodes_per_stick(alpha, total)[0]
     quadrature = quadrature_cost(m, n_entries, K)
-    quadrature += np.where(m > 512, making_cost(m, K), 0.0)  # small rules are shared and kept
+    quadrature += np.where(m > 512, making_cost(m, K), 0.0)  # small rules are cached
     operations = np.stack([enumerate_, polynomial, quadrature])
     return Costs(np.where(memory > MAX_MEMORY, np.inf, operations), log_terms, memory)
 
 
 def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
-    """Operations to visit every node of K−1 sticks of m, with so many entries a sample."""
+    """Predict the operations of visiting all nodes of K−1 sticks with m nodes each."""
     with np.errstate(over="ignore"):
         visits: Array = m.astype(float) ** max(K - 1, 0)
         cost = visits * (6.0 * n_entries + 8.0) + 100.0
-    return np.where(visits < 2.0**62, cost, np.inf)  # nodes are numbered in 64 bits
+    return np.where(visits < 2.0**62, cost, np.inf)  # node numbers have 64 bits
 
 
 def making_cost(m: NDArray[np.int64], K: int) -> Array:
-    """Operations to make a rule of K−1 sticks of m nodes, once."""
+    """Predict the operations of making a rule of K−1 sticks with m nodes each."""
     return 50.0 * max(K - 1, 0) * m.astype(float) ** 2
 
 
 def refuse_if_too_costly(
     method: str, chosen: Array, costs: Costs, total: Array, row: NDArray[np.int64], max_cost: float
 ) -> None:
-    """Raise, with the figures and a way out, when the chosen methods exceed the limit.
+    """Raise an error with figures and advice if the chosen methods exceed the limit.
 
-    chosen (N,) are the operations of the chosen methods, total (N,) the counts of the samples
-    and row (N,) their places in X.
+    chosen (N,) are the operations of the chosen methods, total (N,) the sums of the samples' counts
+    and row (N,) their rows in X.
     """
     needed = float(chosen.sum())
     if needed <= max_cost and math.isfinite(needed):
@@ -144,14 +151,14 @@ def refuse_if_too_costly(
     elif method in EXACT_METHODS:
         gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
         if gib > most:
-            reason = f"{gib:.2g} GiB a thread, over the limit of {most:g} GiB"
+            reason = f"{gib:.2g} GiB per thread, over the limit of {most:g} GiB"
     cheapest = float(costs.operations.min(axis=0).sum())
     if method not in EXACT_METHODS:
         advice = "use fewer components or samples, or a larger max_cost"
     elif cheapest <= max_cost:
         advice = f'use method="auto", which needs at most {_amount(cheapest)}'
     else:
-        advice = 'use method="auto", which estimates where no exact method will do'
+        advice = 'use method="auto", which estimates where exact methods are too costly'
     raise TooCostlyError(
         f'the likelihood by "{method}" needs {reason} (worst sample: row {int(row[worst])} '
         f"of X, with {int(total[worst])} counts); {advice}"
@@ -159,7 +166,7 @@ def refuse_if_too_costly(
 
 
 def refuse_work(what: str, operations: float, limit: float) -> None:
-    """Raise when something other than the likelihood would take more than the limit."""
+    """Raise an error if another computation than the likelihood exceeds the limit."""
     if operations > limit:
         raise TooCostlyError(
             f"{what} would take {_amount(operations)}, over the limit of {limit:.2g} operations: "
@@ -168,9 +175,9 @@ def refuse_work(what: str, operations: float, limit: float) -> None:
 
 
 def _amount(operations: float) -> str:
-    """A number of operations with the time that it takes: a nanosecond each, about."""
+    """Describe a number of operations and the time that they take."""
     if not math.isfinite(operations):
-        return "more memory or operations than there are"
+        return "more memory or operations than any computer has"
     seconds = operations * 1e-9
     for size, unit in ((3.15e7, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
@@ -178,17 +185,10 @@ def _amount(operations: float) -> str:
     return f"{operations:.2g} operations (about {seconds:.2g} seconds)"
 
 
-# A block shares tables of 256 numbers a feature (2 KiB an entry each, at most) and is the unit
-# of work of a thread. Nothing that a sample gets depends on its block.
-_BLOCK_ENTRIES = 1 << 14
-_BLOCK_COST = 1e8
-_MAKING = 3e5  # operations to make a small rule and its block
-
-
 def group_by_support(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:
-    """Group the samples by the columns that can have produced them: members and columns.
+    """Yield the members and columns of groups of samples with the same possible columns.
 
-    A sample with a count where every w_fk is 0 is impossible and is in no group.
+    A sample with a count where every w_fk is 0 is impossible and in no group.
     """
     positive = W > 0
     meets = support(rows, positive)
@@ -203,7 +203,7 @@ def group_by_support(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Inde
 
 
 def support(rows: sp.csr_array, positive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which columns have a positive entry at some feature of a sample, (N, K)."""
+    """Return (N, K) which columns have a positive entry at some feature of each sample."""
     present = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
     return np.asarray(present @ positive.astype(float)) > 0
 
@@ -211,7 +211,7 @@ def support(rows: sp.csr_array, positive: NDArray[np.bool_]) -> NDArray[np.bool_
 def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterator[Index]:
     """Cut samples into blocks with one rule each and about equal work.
 
-    rule, size and cost are (N,): the key of the rule, the number of entries, of operations.
+    rule, size and cost (N,) are keys of rules and numbers of entries and operations.
     """
     members = members[np.argsort(rule[members], kind="stable")]
     start, entries, operations = 0, 0, 0.0
@@ -227,16 +227,13 @@ def cut_blocks(members: Index, rule: Index, size: Index, cost: Array) -> Iterato
 
 
 class QuadratureBlock(NamedTuple):
-    """A block of samples with what its quadrature needs."""
+    """A block of samples and its quadrature rule."""
 
-    members: Index
-    """The samples, by their row."""
-    columns: Index
-    """The columns of W that can have produced them."""
+    members: Index  # rows of the samples
+    columns: Index  # columns of W that can have produced them
     block: Block
     rule: QuadratureRule
-    logs: Array
-    """Of the nodes, where they are wanted: `simplex_logs`; else without entries."""
+    logs: Array  # `simplex_logs` of the nodes if requested, else empty
 
 
 def plan_quadrature(
@@ -250,14 +247,13 @@ def plan_quadrature(
     share: bool = False,
     logs: bool = False,
 ) -> list[QuadratureBlock]:
-    """Blocks for quadrature over θ of polynomials of degree |v| + extra_degree.
+    """Plan the quadrature over θ of polynomials of degree |v| + extra_degree.
 
-    Samples without counts, and those that no column can have produced, are in no block. With
-    `share`, samples get a larger rule than they need where that saves a table of logarithms;
-    without it, nothing that a sample gets depends on its company. With `logs`, the polynomials
-    may be multiplied by log θ_k. When `what` is to be done
-    would take two visits to every node of more than `limit` operations, it is refused before
-    any rule is made.
+    Samples without counts, and impossible samples, are in no block. With `share`, samples may get a
+    larger rule than they need, if that saves a table of logarithms; without it, the rule of a
+    sample does not depend on other samples. With `logs`, polynomials times log θ_k are integrated
+    too. If two visits to all nodes need more than `limit` operations, an error that names `what` is
+    raised before any rule is made.
     """
     N = rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(np.int64)
@@ -279,20 +275,18 @@ def plan_quadrature(
     for members, columns in groups:
         for chosen in cut_blocks(members, rule, size, cost):
             shapes, n = alpha[columns], int(degree[chosen].max())
+            block, its_rule = take_block(rows, chosen), simplex_rule(shapes, n, logs=logs)
             its_logs = simplex_logs(shapes, n) if logs else np.empty((0, 0, 0))
-            its_rule = simplex_rule(shapes, n, logs=logs)
-            works.append(
-                QuadratureBlock(chosen, columns, take_block(rows, chosen), its_rule, its_logs)
-            )
+            works.append(QuadratureBlock(chosen, columns, block, its_rule, its_logs))
     return works
 
 
 def _share_rules(degree: Index, size: Index, alpha: Array, logs: bool) -> Index:
     """Raise degrees to that of a larger sample where sharing its rule costs less.
 
-    From the largest down: a rule of its own costs a group the logarithms of its features at
-    every node; a shared one costs visits to the nodes that it would not need. With `logs` α is
-    being learned: every E-step has another and makes its rules anew.
+    A group with its own rule needs the logarithms of its features at every node; one with a shared
+    rule visits more nodes than it needs. With `logs`, α is being learned and every E-step makes new
+    rules.
     """
     nodes = nodes_per_stick(alpha, degree, logs=logs)[0].astype(float) ** (alpha.size - 1)
     making = _MAKING if logs else 0.0
@@ -311,7 +305,7 @@ def _share_rules(degree: Index, size: Index, alpha: Array, logs: bool) -> Index:
 
 
 def check_support(rows: sp.csr_array, W: Array) -> None:
-    """Raise when a count stands where every w_fk is 0: such a sample has no posterior."""
+    """Raise an error if a feature has counts but every w_fk is 0: there is no posterior."""
     empty = np.all(W == 0, axis=1)
     bad = np.asarray(empty)[rows.indices]
     if bad.any():
@@ -319,6 +313,6 @@ def check_support(rows: sp.csr_array, W: Array) -> None:
         f, n = int(rows.indices[place]), int(np.searchsorted(rows.indptr, place, "right")) - 1
         raise InvalidInputError(
             f"feature {f} has counts in row {n}, but row {f} of W is all zero: the sample is "
-            "impossible under the model and has no posterior; GammaPoissonMF's smoothing, a "
-            "background in every component, gives it one"
+            "impossible under the model and has no posterior; with smoothing, GammaPoissonMF mixes "
+            "a background into every component, which makes all samples possible"
         )

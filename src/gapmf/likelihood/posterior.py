@@ -1,13 +1,11 @@
-"""Exact posterior moments of the activations and components, given the counts.
+"""The posterior of activations and components given the counts.
 
-Put h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent and
-s ~ Gamma(A + |v|, 1), so everything follows from posterior means of functions of θ, which are
-ratios of polynomials and come exactly from the likelihood's own quadrature.
+Exact moments: let h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent
+and s ~ Gamma(A + |v|, 1). So all moments follow from posterior means of functions of θ. These are
+ratios of integrals of polynomials, which the quadrature of the likelihood computes exactly.
 
-The activations given the counts: posterior means, deviations, quantiles and draws.
-
-E[h_k | v] = E[α_k + L_k | v] / (S_k + β_k) and Var[h_k | v] = (E[α_k + L_k | v] + Var[L_k | v]) /
-(S_k + β_k)²: exactly, by quadrature, where that is cheap; else over Gibbs chains.
+Otherwise, draws of L from Gibbs chains give E[h_k | v] = E[α_k + L_k | v] / (S_k + β_k) and
+Var[h_k | v] = (E[α_k + L_k | v] + Var[L_k | v]) / (S_k + β_k)².
 """
 
 from __future__ import annotations
@@ -23,40 +21,49 @@ from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, sum_entries
 from gapmf.errors import InvalidInputError
 from gapmf.kernels import quadrature_sums as kernel
+from gapmf.likelihood import planning
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
-from gapmf.likelihood.importance import log_gamma
-from gapmf.likelihood.planning import (
-    MAX_COST,
-    QuadratureBlock,
-    check_support,
-    group_by_support,
-    plan_quadrature,
-    predict,
+from gapmf.likelihood.planning import QuadratureBlock, check_support, plan_quadrature
+from gapmf.likelihood.sample import (
+    ACTIVATIONS,
+    log_gamma,
+    max_particles,
+    sample_of_row,
+    stream_keys,
 )
-from gapmf.likelihood.sample import ACTIVATIONS, max_particles, sample_of_row, stream_keys
 from gapmf.model import GaP, check_model
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.types import Array
 from gapmf.validation import check_random_state, check_whole
 
+EXACT_COST = 1e6  # operations per sample up to which moments are exact: a millisecond
+MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
+
+# Numbers of chains to try while their means disagree. Longer chains would stay in the mode in
+# which they start.
+CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS, 64 * N_CHAINS)
+N_DRAWS = 16 * N_CHAINS  # minimum; with more chains, each gives fewer draws
+TARGET_ERROR = 0.005  # relative error of a sample's means at which chains suffice
+LARGEST_RELIABLE = 0.02  # largest reliable relative error
+
 
 @dataclass(frozen=True)
 class PosteriorMoments:
-    """Exact moments of p(h_n, c_n | v_n), for every sample.
+    """Exact moments of the posterior p(h_n, c_n | v_n) of each sample.
 
     Attributes
     ----------
-    h : array, (N, K)
-        E[h_kn | v_n].
-    h_second : array, (N, K, K)
-        E[h_kn h_ln | v_n].
-    L : array, (N, K)
-        E[L_kn | v_n].
-    counts : csr_array of int64, (N, F)
-        X in canonical form: the order of the rows of `c`.
-    c : array, (counts.nnz, K)
-        E[c_fkn | v_n] for every stored count v_fn.
+    h : ndarray of shape (n_samples, n_components)
+        Mean activations E[h_kn | v_n].
+    h_second : ndarray of shape (n_samples, n_components, n_components)
+        Second moments E[h_kn h_ln | v_n].
+    L : ndarray of shape (n_samples, n_components)
+        Mean component sizes E[L_kn | v_n].
+    counts : csr_array of int64 of shape (n_samples, n_features)
+        The counts in canonical form. Their stored entries are the rows of `c`.
+    c : ndarray of shape (counts.nnz, n_components)
+        Mean components E[c_fkn | v_n] for every stored count v_fn.
     """
 
     h: Array
@@ -67,24 +74,35 @@ class PosteriorMoments:
 
     @property
     def h_variance(self) -> Array:
-        """Var[h_kn | v_n], (N, K)."""
+        """Variances Var[h_kn | v_n], of shape (n_samples, n_components)."""
         return np.asarray(np.einsum("nkk->nk", self.h_second) - self.h**2)
 
 
 def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> PosteriorMoments:
-    """Exact posterior moments of activations and components, for all samples at once.
+    """Compute exact posterior moments of activations and components.
 
     Parameters
     ----------
-    X : counts, (N, F)
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
     model : GaP
-    n_jobs : int, optional
-        Threads, in scikit-learn's meaning. The result does not depend on it.
+        The model.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning. The result does not depend on it.
+
+    Returns
+    -------
+    PosteriorMoments
+        Moments of each sample.
 
     Raises
     ------
     TooCostlyError
-        When K or the counts are too large for exact moments.
+        If the number of components or the counts are too large for exact moments.
+
+    See Also
+    --------
+    posterior_activations : Compute means, deviations and quantiles for models of any size.
 
     Examples
     --------
@@ -101,10 +119,10 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     N, K = rows.shape[0], model.n_components
     check_support(rows, model.W)
     works = plan_quadrature(
-        rows, model.W, model.alpha, "exact posterior moments", MAX_COST, extra_degree=2
+        rows, model.W, model.alpha, "exact posterior moments", planning.MAX_COST, extra_degree=2
     )
 
-    # A column that the sample does not meet keeps its prior, updated by having produced nothing.
+    # Impossible columns of a sample keep their prior, updated by a count of zero.
     rate = model.beta + model.column_norms
     h = np.tile(model.alpha / rate, (N, 1))
     second = h[:, :, None] * h[:, None, :]
@@ -113,7 +131,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
 
     def compute(work: QuadratureBlock) -> tuple[Array, Array, Array]:
         block, columns = work.block, work.columns
-        # c needs p θ_k / (Pθ)_f only, where a row's scale cancels
+        # c depends on p θ_k / (Pθ)_f only, where the scale of a row cancels
         p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate[columns])
         theta, theta2, ratio = kernel.moments(
             block.indptr, block.indices, block.counts, p, *work.rule
@@ -127,7 +145,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
         cross = h[members]
         cross[:, columns] = mean
         both = cross[:, :, None] * cross[:, None, :]
-        np.einsum("nkk->nk", both)[:] += model.alpha / rate**2  # for the columns not met
+        np.einsum("nkk->nk", both)[:] += model.alpha / rate**2  # for impossible columns
         place = np.ix_(np.arange(members.size), columns, columns)
         scale = np.outer(rate[columns], rate[columns])
         both[place] = (shape * (shape + 1))[:, :, None] * theta2 / scale
@@ -139,41 +157,34 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
 
 
 def _entries(rows: sp.csr_array, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of the stored entries of the given rows, one row after the other."""
+    """Return the positions of the stored entries of the given rows, row by row."""
     size = np.diff(rows.indptr)[members]
     start = np.repeat(rows.indptr[members] - np.concatenate([[0], np.cumsum(size)[:-1]]), size)
     return np.asarray(start + np.arange(size.sum()), dtype=np.int64)
 
 
-LARGEST_RELIABLE = 0.02
-# More where their means disagree; not longer ones, which would stay in the mode where they began.
-CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS, 64 * N_CHAINS)
-N_DRAWS = 16 * N_CHAINS  # at least: those of a chain become fewer
-LARGEST_ERROR = 0.005  # of the means of a sample together, as a part
-MOST_MOMENTS = 1 << 22  # second moments that are held at once, K² a sample
-EXACT_COST = 1e6  # operations a sample up to which moments are exact: a millisecond
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
-    """The activations h_n given the counts v_n, for every sample.
+    """Posterior of the activations h_n given the counts v_n of each sample.
 
     Attributes
     ----------
-    mean, std : arrays, (N, K)
-        Posterior means and standard deviations.
-    quantiles : array, (Q, N, K)
-        In the order that they were asked for.
-    draws : array, (S, N, K), or None
-        Posterior draws, if they were asked for.
-    exact : bool array, (N,)
-        Where `mean` and `std` are exact. Elsewhere they come from chains, up to 64 times as
-        many where these disagree by more than 0.5 %. Quantiles always come from draws.
-    error : array, (N,)
-        The standard error of a sample's means, all together, as a part of them; 0 when exact.
-    reliable : bool array, (N,)
-        False where the error is above 2 %, or where a component with a very small α may have
-        been missed by all chains.
+    mean : ndarray of shape (n_samples, n_components)
+        Posterior means.
+    std : ndarray of shape (n_samples, n_components)
+        Posterior standard deviations.
+    quantiles : ndarray of shape (n_quantiles, n_samples, n_components)
+        Posterior quantiles, in the requested order; always computed from draws.
+    draws : ndarray of shape (n_draws, n_samples, n_components) or None
+        Posterior draws, if requested.
+    exact : ndarray of bool of shape (n_samples,)
+        Where `mean` and `std` are exact. Elsewhere they are means over Gibbs chains; samples
+        whose chains disagree by more than 0.5 % get up to 64 times as many chains.
+    error : ndarray of shape (n_samples,)
+        Standard error of the vector of a sample's means relative to its length; 0 where exact.
+    reliable : ndarray of bool of shape (n_samples,)
+        False where the error exceeds 2 %, or where all chains may have missed a component with
+        a very small α.
     """
 
     mean: Array
@@ -186,7 +197,7 @@ class Posterior:
 
     def __repr__(self) -> str:
         N, K = self.mean.shape
-        return f"Posterior(of {N} samples × {K} components, exact for {int(self.exact.sum())})"
+        return f"Posterior({N} samples × {K} components, exact for {int(self.exact.sum())})"
 
 
 def posterior_activations(
@@ -198,19 +209,43 @@ def posterior_activations(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> Posterior:
-    """Posterior means, deviations, quantiles and, on request, draws of the activations.
+    """Compute posterior means, standard deviations and quantiles of the activations.
 
     Parameters
     ----------
-    X : counts, (N, F)
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
     model : GaP
-    quantiles : sequence of floats between 0 and 1
-    n_draws : int
-        Draws to return, at most 1024.
-    random_state : None, int, Generator or RandomState
-        What a sample gets depends on this and on its counts alone.
-    n_jobs : int, optional
-        Threads, in scikit-learn's meaning. The result does not depend on it.
+        The model.
+    quantiles : sequence of float, default=(0.05, 0.95)
+        Levels of the quantiles, between 0 and 1.
+    n_draws : int, default=0
+        Number of posterior draws to return, at most 1024.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness. The result of a sample depends on it and on the counts of this
+        sample alone.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning. The result does not depend on it.
+
+    Returns
+    -------
+    Posterior
+        Means, deviations, quantiles and draws, and their accuracy.
+
+    See Also
+    --------
+    posterior_moments : Compute exact moments.
+    GammaPoissonMF.transform : Compute the means for a fitted estimator.
+
+    Notes
+    -----
+    Moments are exact where quadrature takes less than a millisecond per sample. Otherwise they
+    are means over the Gibbs sampler of [1]_, started from guided passes over the tokens.
+
+    References
+    ----------
+    .. [1] L. Filstroff, A. Lumbreras and C. Févotte, "Closed-form Marginal Likelihood in
+       Gamma-Poisson Matrix Factorization", ICML, 2018.
 
     Examples
     --------
@@ -226,7 +261,7 @@ def posterior_activations(
     levels = _check_quantiles(quantiles)
     n_draws = check_whole(n_draws, "n_draws", 0)
     if n_draws > N_DRAWS:
-        raise InvalidInputError(f"n_draws is {n_draws}, but at most {N_DRAWS} can be had")
+        raise InvalidInputError(f"n_draws is {n_draws}, but must be at most {N_DRAWS}")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     check_support(counts, model.W)
     first, inverse = distinct_rows(counts)
@@ -235,7 +270,7 @@ def posterior_activations(
     exact = _is_cheap(rows, model)
     mean, variance = np.empty((2, N, K))
     cheap = np.flatnonzero(exact)
-    at_once = max(MOST_MOMENTS // K**2, 1)
+    at_once = max(MAX_MOMENTS // K**2, 1)
     for some in np.split(cheap, np.arange(at_once, cheap.size, at_once)):
         if some.size:
             moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
@@ -244,7 +279,6 @@ def posterior_activations(
     quantile_values = np.empty((levels.size, N, K))
     draws = np.empty((n_draws, N, K)) if n_draws else None
     rate = model.column_norms + model.beta
-
     error, reliable = np.zeros(N), np.ones(N, dtype=bool)
 
     def work(n: int) -> None:
@@ -279,11 +313,11 @@ def _check_quantiles(quantiles: Any) -> Array:
 
 
 def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
-    """For which samples quadrature is cheap."""
+    """Return for which samples quadrature is cheap."""
     cheap = np.ones(rows.shape[0], dtype=bool)
-    for members, columns in group_by_support(rows, model.W):
+    for members, columns in planning.group_by_support(rows, model.W):
         if columns.size > 1:
-            operations = predict(rows[members], model.alpha[columns]).operations[2]
+            operations = planning.predict(rows[members], model.alpha[columns]).operations[2]
             cheap[members] = operations <= EXACT_COST
     return cheap
 
@@ -291,18 +325,19 @@ def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
 def _shapes(
     rows: sp.csr_array, n: int, model: GaP, seed: np.uint64
 ) -> tuple[Array, float, bool, np.random.Generator]:
-    """Draws of α + L for one sample, (S, K), the error of their means, and whether to trust it.
+    """Draw α + L for one sample.
 
-    And the stream for what is drawn from them.
+    Returns the draws (S, K), the relative error of their means, whether they are reliable, and a
+    generator for activations given these draws.
     """
-    *names, own = stream_keys(rows, n, ACTIVATIONS, N_PASSES + 1)
+    *keys, own = stream_keys(rows, n, ACTIVATIONS, N_PASSES + 1)
     rng = np.random.Generator(np.random.Philox(key=np.array([int(seed), own], dtype=np.uint64)))
     shapes = np.tile(model.alpha, (N_DRAWS, 1))
     if rows.indptr[n + 1] == rows.indptr[n]:
         return shapes, 0.0, True, rng
     sample = sample_of_row(rows, n, model)
     columns = sample.columns
-    if columns.size == 1:  # all tokens are its own
+    if columns.size == 1:  # it has all tokens
         shapes[:, columns] += sample.counts.sum()
         return shapes, 0.0, True, rng
     rate = (model.column_norms + model.beta)[columns]
@@ -311,9 +346,9 @@ def _shapes(
             break
         n_sweeps = 16 if n_chains <= CHAINS[1] else 8
         expected = guide(rows, n, sample, seed, n_chains)
-        drawn = draw_passes(sample, expected, seed, names, n_sweeps, n_chains)
+        drawn = draw_passes(sample, expected, seed, keys, n_sweeps, n_chains)
         error, missed = _error(drawn / rate), may_miss_a_mode(sample, expected, n_chains)
-        if error <= LARGEST_ERROR and not missed:
+        if error <= TARGET_ERROR and not missed:
             break
     drawn = drawn.reshape(-1, columns.size)
     shapes = np.tile(model.alpha, (len(drawn), 1))
@@ -322,9 +357,9 @@ def _shapes(
 
 
 def _error(draws: Array) -> float:
-    """The standard error of the means, all together and as a part of them.
+    """Return the standard error of the vector of means relative to its length.
 
-    From chains, and from the passes that they start from: the larger of the two.
+    It is the larger one of two: between chains, and between the passes from which they start.
     """
     chains = draws.mean(axis=1)
     passes = chains.mean(axis=1)

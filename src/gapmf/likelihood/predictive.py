@@ -1,4 +1,4 @@
-"""Scores that practitioners know: nats a token, perplexity, document completion."""
+"""Scores per token: perplexity and document completion."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ from gapmf.model import GaP, check_model
 from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
-MOST_COUNTS = 300_000  # of a sample whose total's law is computed: half a minute
+MAX_TOTAL = 300_000  # largest total count whose law is computed: half a minute
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Perplexity:
-    """How well a model predicts tokens.
+    """Predictive score of a model per token.
 
     Attributes
     ----------
     perplexity : float
-        exp(−log_p_token): the number of equally likely tokens that would be as hard to guess.
-    log_p_token, std_error : float
-        The mean of log p(token), nats, and its standard error: of the tokens of each sample in
-        any order, given how many they are. This is what topic models report.
+        The value exp(−log_p_token): the number of equally likely tokens that would be as hard
+        to predict.
+    log_p_token : float
+        Mean log-probability per token in nats, given the number of tokens of each sample and
+        for one order of them, as topic models report it.
+    std_error : float
+        Standard error of `log_p_token`.
     log_likelihood : LogLikelihood
-        log p(X | W), of which `log_p_token` leaves out the totals and the number of orders.
+        Log-likelihood of the counts; it includes the totals and the number of orders.
     n_tokens : int
+        Number of tokens.
     """
 
     perplexity: float
@@ -48,7 +52,7 @@ class Perplexity:
     n_tokens: int
 
     def __repr__(self) -> str:
-        return f"Perplexity({self.perplexity:.2f}, of {self.n_tokens} tokens)"
+        return f"Perplexity({self.perplexity:.2f}, n_tokens={self.n_tokens})"
 
 
 def perplexity(
@@ -59,14 +63,35 @@ def perplexity(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> Perplexity:
-    """The perplexity of counts under a model, with the activations integrated out.
+    """Compute the perplexity of counts under a model, with the activations integrated out [1]_.
 
     Parameters
     ----------
-    X : counts, (N, F)
-        With at least one count.
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts, not all zero.
     model : GaP
-    method, random_state, n_jobs : as for `log_marginal_likelihood`
+        The model.
+    method : str, default="auto"
+        Method for the likelihood, as in `log_marginal_likelihood`.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness for samples whose likelihood is estimated.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning.
+
+    Returns
+    -------
+    Perplexity
+        The perplexity and the mean log-probability per token, with its standard error.
+
+    See Also
+    --------
+    document_completion : Score tokens given a part of their sample.
+    log_marginal_likelihood : Compute the likelihood of the counts.
+
+    References
+    ----------
+    .. [1] H. M. Wallach, I. Murray, R. Salakhutdinov and D. Mimno, "Evaluation Methods for Topic
+       Models", ICML, 2009.
 
     Examples
     --------
@@ -80,27 +105,21 @@ def perplexity(
     found = log_marginal_likelihood(counts, model, method, random_state=random_state, n_jobs=n_jobs)
     rest = log_totals(counts, model) + _log_orders(counts)
     log_p = (found.total - float(rest.sum())) / n_tokens
-    return Perplexity(
-        perplexity=float(np.exp(-log_p)),
-        log_p_token=log_p,
-        std_error=found.std_error / n_tokens,
-        log_likelihood=found,
-        n_tokens=n_tokens,
-    )
+    return Perplexity(float(np.exp(-log_p)), log_p, found.std_error / n_tokens, found, n_tokens)
 
 
 def log_totals(counts: sp.csr_array, model: GaP) -> Array:
-    """log p(Σ_f v_fn) for every sample, (N,)."""
+    """Return log p(Σ_f v_fn) for every sample, (N,)."""
     total = np.asarray(counts.sum(axis=1)).astype(np.int64)
     most = int(total.max(initial=0))
-    if most > MOST_COUNTS:
+    if most > MAX_TOTAL:
         raise TooCostlyError(
-            f"row {int(total.argmax())} of X has {most} counts: the law of totals above "
-            f"{MOST_COUNTS} takes too long"
+            f"row {int(total.argmax())} of X has {most} counts: the probability of a total above "
+            f"{MAX_TOTAL} takes too long"
         )
     law, c, p = np.empty((3, most + 1))
     log_rest = -log_one_plus(model.column_norms, model.beta)
-    with np.errstate(divide="ignore"):  # an empty component
+    with np.errstate(divide="ignore"):  # empty components
         log_q = np.log(model.column_norms) - np.log(model.beta) + log_rest
     log_law(model.alpha, log_q, log_rest, c, p, law)
     return np.asarray(law[total])
@@ -108,19 +127,21 @@ def log_totals(counts: sp.csr_array, model: GaP) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Completion:
-    """How well a model completes samples of which it has seen a part.
+    """Predictive score of held-out tokens, given the other tokens of their samples.
 
     Attributes
     ----------
     perplexity : float
-        exp(−log_p_token).
+        The value exp(−log_p_token).
     log_p_token : float
-        The mean of log p(token) over held-out tokens, nats: each by itself, with probabilities
-        proportional to its rate E[Wh | what was seen].
-    log_p, std_error : float
-        log p(all that was held out | what was seen), together, and its standard error.
+        Mean log-probability per held-out token in nats. Tokens are predicted one at a time, with
+        probabilities proportional to the rates E[Wh | observed tokens].
+    log_p : float
+        Joint log-probability of all held-out counts given the observed ones.
+    std_error : float
+        Standard error of `log_p`.
     n_tokens : int
-        That were held out.
+        Number of held-out tokens.
     """
 
     perplexity: float
@@ -130,7 +151,7 @@ class Completion:
     n_tokens: int
 
     def __repr__(self) -> str:
-        return f"Completion(perplexity={self.perplexity:.2f}, of {self.n_tokens} tokens)"
+        return f"Completion(perplexity={self.perplexity:.2f}, n_tokens={self.n_tokens})"
 
 
 def document_completion(
@@ -141,20 +162,33 @@ def document_completion(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> Completion:
-    """Show the model a part of every sample's tokens, and score it on the rest.
+    """Score a model on held-out tokens, given the other tokens of each sample.
 
-    Every token is shown with probability `seen`, independently. What is shown then is Poisson
-    with rates `seen` times W h, and what is held out is Poisson given h as well: both scores
-    condition on the posterior of h that this gives.
+    Each token is observed independently with probability `seen`. Observed counts are then
+    Poisson with rates `seen` × W h, and held-out counts are Poisson given h too. Both scores use
+    the posterior of h given the observed counts.
 
     Parameters
     ----------
-    X : counts, (N, F)
+    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Counts.
     model : GaP
-    seen : float
-        Between 0 and 1, exclusively.
-    random_state : None, int, Generator or RandomState
-    n_jobs : int, optional
+        The model.
+    seen : float, default=0.5
+        Probability that a token is observed, in (0, 1).
+    random_state : int, Generator, RandomState or None, default=None
+        Source of randomness of the split and of estimates.
+    n_jobs : int or None, default=None
+        Number of threads, with scikit-learn's meaning.
+
+    Returns
+    -------
+    Completion
+        Perplexity per held-out token, and joint log-probability of the held-out counts.
+
+    See Also
+    --------
+    perplexity : Score all tokens of a sample; its reference describes both scores.
 
     Examples
     --------
@@ -176,15 +210,26 @@ def document_completion(
     smaller = GaP(model.W * seen, model.alpha, model.beta)
     seed = int(rng.integers(2**63))
     h = posterior_activations(shown, smaller, quantiles=(), random_state=seed, n_jobs=n_jobs).mean
-    log_p_token = _log_rates(rest, h, model) / n_tokens
-    log_p, error = _log_ratio(counts, shown, model, smaller, seen, seed, n_jobs)
+    log_p_token = _log_p_tokens(rest, h, model) / n_tokens
+    # log p(rest | shown) = log p(all) + log p(split | all) − log p(shown)
+    both, part = (
+        log_marginal_likelihood(x, m, random_state=seed, n_jobs=n_jobs)
+        for x, m in ((counts, model), (shown, smaller))
+    )
+    n, n_shown = counts.sum(), shown.sum()
+    split = sum(
+        sign * gammaln(x.data + 1.0).sum() for sign, x in ((1, counts), (-1, shown), (-1, rest))
+    )
+    split += n_shown * np.log(seen) + (n - n_shown) * np.log1p(-seen)
+    log_p = both.total + float(split) - part.total
+    error = float(np.hypot(both.std_error, part.std_error))
     return Completion(float(np.exp(-log_p_token)), log_p_token, log_p, error, n_tokens)
 
 
 def split_tokens(
     counts: sp.csr_array, seen: float, rng: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Tokens at random in two parts, of which the first has a share of `seen`."""
+    """Split tokens at random; each is in the first part with probability `seen`."""
     first = rng.binomial(counts.data, seen)
     parts = [
         sp.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
@@ -195,8 +240,8 @@ def split_tokens(
     return parts[0], parts[1]
 
 
-def _log_rates(rest: sp.csr_array, h: Array, model: GaP) -> float:
-    """Σ v_fn log([W h_n]_f / Σ_f' [W h_n]_f'), over what was held out."""
+def _log_p_tokens(rest: sp.csr_array, h: Array, model: GaP) -> float:
+    """Return Σ v_fn log([W h_n]_f / Σ_f' [W h_n]_f') over the held-out counts."""
     totals = np.log(h @ model.column_norms)
     value = 0.0
     for n in range(rest.shape[0]):
@@ -206,32 +251,8 @@ def _log_rates(rest: sp.csr_array, h: Array, model: GaP) -> float:
     return value
 
 
-def _log_ratio(
-    counts: sp.csr_array,
-    shown: sp.csr_array,
-    model: GaP,
-    smaller: GaP,
-    seen: float,
-    seed: int,
-    n_jobs: int | None,
-) -> tuple[float, float]:
-    """log p(rest | shown) = log p(all) + log p(this split | all) − log p(shown)."""
-    both, part = (
-        log_marginal_likelihood(x, m, random_state=seed, n_jobs=n_jobs)
-        for x, m in ((counts, model), (shown, smaller))
-    )
-    n, n_shown = counts.sum(), shown.sum()
-    rest = counts - shown
-    split = sum(
-        sign * gammaln(x.data + 1.0).sum() for sign, x in ((1, counts), (-1, shown), (-1, rest))
-    )
-    split += n_shown * np.log(seen) + (n - n_shown) * np.log1p(-seen)
-    value = both.total + float(split) - part.total
-    return value, float(np.hypot(both.std_error, part.std_error))
-
-
 def _log_orders(counts: sp.csr_array) -> Array:
-    """log of the number of orders of a sample's tokens, n! / Π_f v_f!, (N,)."""
+    """Return the log-number of orders of each sample's tokens, n! / Π_f v_f!, (N,)."""
     total = np.asarray(counts.sum(axis=1)).astype(float)
     return np.asarray(gammaln(total + 1.0) - sum_entries(counts.indptr, gammaln(counts.data + 1.0)))
 

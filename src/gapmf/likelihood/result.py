@@ -1,10 +1,8 @@
-"""What a likelihood computation returns.
-
-What an estimator says about its samples, and how weights become a value with an error bar.
-"""
+"""Results of likelihood computations, and how weights become estimates with error bars."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,75 +10,63 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from gapmf.types import Array
+from gapmf.types import Array, Index
+
+# Above it, the parts of an estimate hardly agree and one of them may dominate. Then neither the
+# correction of the logarithm nor the error bar can be trusted.
+LARGEST_STD_ERROR = 0.5
+
+# With a larger shape of their upper tail, weights have an infinite variance (Vehtari et al. 2024,
+# "Pareto smoothed importance sampling").
+LARGEST_TAIL_SHAPE = 0.5
+
+# With fewer particles that give a first token to a component, all may miss a mode with it.
+MIN_FIRST_TOKENS = 10.0
+
+ROUNDING = 1e-14  # relative error of a logarithm when all weights are equal
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LogLikelihood:
-    """log p(X | W), its parts sample by sample, and how sure they are.
+    """Log-likelihood of counts, in total and for each sample, with error bars.
+
+    Errors of different samples are independent, except for a common part: half of the summed
+    `corrections` is added to `std_error`, since all corrections have the same sign. Equal samples
+    are computed once and share their error.
 
     Attributes
     ----------
-    total, std_error : float
-        The sum over samples, and its standard error: 0.0 when exact. Equal samples are
-        computed once, and share their error. Errors of different samples are independent, but
-        for half of `corrections`, by which all may be wrong together.
-    per_sample, std_errors : float arrays, (N,)
-    ess : float array, (N,)
-        Effective number of independent draws behind each value; inf when exact. With n
-        particles, points or chains and a relative variance s² of their mean, 1 / (1/n + s²).
-    reliable : bool array, (N,)
-        False where the error bar itself is not to be trusted; exact values always are.
-    corrections : float array, (N,)
-        What was added to each value because the logarithm of an unbiased estimate is too small
-        on average, by half its relative variance; negative for "reverse", 0 when exact.
-    methods : array of str, (N,)
-        The method used for each sample.
+    total : float
+        Sum over the samples.
+    std_error : float
+        Standard error of `total`; 0.0 if exact.
+    per_sample : ndarray of shape (n_samples,)
+        Log-likelihood of each sample.
+    std_errors : ndarray of shape (n_samples,)
+        Standard errors of `per_sample`; 0.0 where exact.
+    ess : ndarray of shape (n_samples,)
+        Effective number of independent draws behind each value, 1 / (1/n + s²) for n particles,
+        points or chains whose mean has the relative variance s². It is inf where exact.
+    reliable : ndarray of bool of shape (n_samples,)
+        False where the error bar itself cannot be trusted. Exact values are reliable.
+    corrections : ndarray of shape (n_samples,)
+        Terms added to the values because the logarithm of an unbiased estimate is too small on
+        average, by half its relative variance. Negative for "reverse", 0 where exact.
+    methods : ndarray of str of shape (n_samples,)
+        Method used for each sample.
     method : str
-        What was asked or, for "auto", a summary.
+        Requested method; for "auto", a summary of the methods used.
     """
 
     total: float
     std_error: float
-    per_sample: NDArray[np.float64]
-    std_errors: NDArray[np.float64]
-    ess: NDArray[np.float64]
+    per_sample: Array
+    std_errors: Array
+    ess: Array
     reliable: NDArray[np.bool_]
-    corrections: NDArray[np.float64]
+    corrections: Array
     methods: NDArray[np.str_]
     method: str
-
-    @classmethod
-    def of_distinct(
-        cls,
-        known: Estimates,
-        methods: NDArray[np.str_],
-        inverse: NDArray[np.int64],
-        method: str,
-    ) -> LogLikelihood:
-        """The result for all samples from that for distinct ones; inverse (N,) says which.
-
-        The errors of distinct samples are independent; that of equal ones is the same.
-        """
-        times = np.bincount(inverse, minlength=known.values.size)
-        methods = methods[inverse]
-        if method == "auto":
-            names, numbers = np.unique(methods, return_counts=True)
-            used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
-            method = f"auto ({used})"
-        per_sample = known.values[inverse]
-        independent = np.sqrt(((times * known.std_errors) ** 2).sum())
-        return cls(
-            total=float(per_sample.sum()),
-            std_error=float(np.hypot(independent, 0.5 * abs(times @ known.corrections))),
-            per_sample=per_sample,
-            std_errors=known.std_errors[inverse],
-            ess=known.ess[inverse],
-            reliable=known.reliable[inverse],
-            corrections=known.corrections[inverse],
-            methods=methods,
-            method=method,
-        )
 
     def __repr__(self) -> str:
         error = "exact" if self.std_error == 0.0 else f"± {self.std_error:.2g}"
@@ -90,46 +76,70 @@ class LogLikelihood:
         )
 
 
-# Above it the parts of an estimate hardly agree, and one may dominate: neither the correction of
-# the logarithm nor the error bar is then what it says.
-LARGEST_STD_ERROR = 0.5
+def paired_difference(a: LogLikelihood, b: LogLikelihood) -> tuple[float, float]:
+    """Return a.total − b.total and its standard error over samples like these.
 
-# The shape of the weights' upper tail from which their variance is infinite (Vehtari et al.,
-# Pareto smoothed importance sampling).
-HEAVIEST_TAIL = 0.5
-
-FEWEST_BIRTHS = 10.0
-
-ROUNDING = 1e-14  # of a logarithm, as a part: all that is left where the weights are equal
+    The spread over samples includes that of Monte Carlo.
+    """
+    differences = a.per_sample - b.per_sample
+    return float(differences.sum()), float(differences.std(ddof=1)) * math.sqrt(differences.size)
 
 
 class Estimates(NamedTuple):
-    """An estimate for each of N samples."""
+    """Estimates for N samples, with fields as in `LogLikelihood`."""
 
     values: Array
     std_errors: Array
     ess: Array
     reliable: NDArray[np.bool_]
     corrections: Array
-    """What the bias of the logarithm has added to the values."""
 
     @classmethod
     def empty(cls, N: int) -> Estimates:
-        """Room for N samples."""
+        """Allocate arrays for N samples."""
         values, std_errors, ess, corrections = np.empty((4, N))
         return cls(values, std_errors, ess, np.empty(N, dtype=bool), corrections)
 
-    def put(self, places: NDArray[np.int64], others: Estimates) -> None:
-        """Take over the estimates of some samples."""
+    def put(self, places: Index, others: Estimates) -> None:
+        """Overwrite the estimates of some samples."""
         for array, values in zip(self, others, strict=True):
             array[places] = values
 
 
-def is_ambiguous(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Whether what a sample's tokens choose matters, from the rows p (entries, K) of its counts.
+def expand_distinct(
+    known: Estimates, methods: NDArray[np.str_], inverse: Index, method: str
+) -> LogLikelihood:
+    """Return the result for all samples from that of the distinct ones.
 
-    Rows are scaled to a maximum of 1; those of sample n begin at starts[n]. It does not when no
-    token has two columns to come from, nor when the columns are equal.
+    inverse (N,) is the number of each sample among the distinct ones, whose errors are
+    independent.
+    """
+    times = np.bincount(inverse, minlength=known.values.size)
+    methods = methods[inverse]
+    if method == "auto":
+        names, numbers = np.unique(methods, return_counts=True)
+        used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
+        method = f"auto ({used})"
+    per_sample = known.values[inverse]
+    independent = np.sqrt(((times * known.std_errors) ** 2).sum())
+    return LogLikelihood(
+        total=float(per_sample.sum()),
+        std_error=float(np.hypot(independent, 0.5 * abs(times @ known.corrections))),
+        per_sample=per_sample,
+        std_errors=known.std_errors[inverse],
+        ess=known.ess[inverse],
+        reliable=known.reliable[inverse],
+        corrections=known.corrections[inverse],
+        methods=methods,
+        method=method,
+    )
+
+
+def is_ambiguous(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return for each sample whether the components of its tokens are uncertain and matter.
+
+    The rows of p (entries, K) have maximum 1; those of sample n begin at starts[n]. A sample is
+    unambiguous when each of its tokens has one possible component, or when all columns are equal.
     """
     several = (p > 0).sum(axis=1) > 1
     unequal = (p != 1.0).any(axis=1)
@@ -139,20 +149,19 @@ def is_ambiguous(p: Array, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 def expected_first_tokens(alpha: Array, mass: Array, total: Array) -> Array:
-    """How many particles, as a part, give an empty component with this α a token, by prior odds.
+    """Return the expected fraction of particles that give a token to an empty component.
 
-    The i-th of so many tokens does so with a probability of α/(mass + i), mass being Σ_k α_k and
-    all of the guide, if there is one. (Below 1 the first token is what it adds, which must go
-    somewhere.) Where all particles together have fewer than
-    `FEWEST_BIRTHS`, a mode with such a component may have been missed by every one of them.
+    By the prior, token i chooses a component with shape α with probability α/(mass + i), where
+    mass is Σ_k α_k plus the sum of the guide. (If mass < 1, this counts from the second token,
+    since the first must go somewhere.) See `MIN_FIRST_TOKENS`.
     """
     mass = np.maximum(mass, 1.0)
     found = alpha * (digamma(mass + total) - digamma(mass))
-    return np.where(np.asarray(total) <= 1, np.inf, found)  # one token has all of its choices
+    return np.where(np.asarray(total) <= 1, np.inf, found)  # all choices of one token are tried
 
 
 class Mean(NamedTuple):
-    """The logarithm of a mean of weights, and what is known about it."""
+    """Logarithm of a mean of weights: the estimate of one sample, with fields as in Estimates."""
 
     value: float
     std_error: float
@@ -162,9 +171,9 @@ class Mean(NamedTuple):
 
 
 def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
-    """The logarithm of the mean of independent weights (S,), corrected for its own bias.
+    """Return the logarithm of the mean of independent weights (S,), corrected for its bias.
 
-    parts are the sizes of strata, one after the other: weights vary within these only.
+    parts are the sizes of consecutive strata; only the variance within strata counts.
     """
     S = log_weights.size
     top = log_weights.max()
@@ -179,21 +188,21 @@ def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
         value=value + correction,
         std_error=std_error,
         ess=float(S / (1.0 + S * variance)),
-        reliable=std_error <= LARGEST_STD_ERROR and tail_shape(weights) <= HEAVIEST_TAIL,
+        reliable=std_error <= LARGEST_STD_ERROR and tail_shape(weights) <= LARGEST_TAIL_SHAPE,
         correction=correction,
     )
 
 
 def tail_shape(weights: Array) -> float:
-    """The shape ξ of the generalised Pareto law of the largest weights.
+    """Estimate the shape ξ of the generalised Pareto distribution of the largest weights.
 
-    Zhang and Stephens' (2009) estimate, drawn to 1/2 as if ten weights more had said so.
-    Of the largest 3 √S, or a fifth of all.
+    This is the estimate of Zhang and Stephens (2009) from the largest 3 √S weights, or a fifth
+    of all. It is shrunk towards 1/2 with the weight of ten observations.
     """
     S = weights.size
     n = int(min(0.2 * S, 3.0 * np.sqrt(S)))
     if n < 20:
-        return 0.0  # too few to tell
+        return 0.0  # too few for an estimate
     ordered = np.sort(weights)[-n - 1 :]
     x = ordered[1:] - ordered[0]
     if x[-1] <= 1e-10 * ordered[-1]:

@@ -1,1 +1,1 @@
-"""How many components there are: what each is worth, and how surely it comes back."""
+"""The number of components: rank reports and stability of fits."""

@@ -1,4 +1,4 @@
-"""Fits that go on from a model, and its likelihood: what questions about ranks are made of."""
+"""Short fits that start from a given model, and likelihoods to compare models."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ _MOST_PARTICLES = 4096
 
 
 def monte_carlo_error(ll: LogLikelihood) -> float:
-    """The part of a total's standard error that differs from model to model."""
+    """Return the part of a total's standard error that is independent between models."""
     return math.sqrt(float((ll.std_errors**2).sum()))
 
 
 class Refit:
-    """Fits models to one data set by the algorithm of some settings, from where they are.
+    """Short fits to one data set, each started from a given model.
 
     Parameters
     ----------
-    counts : csr_array, (N, F), checked
+    counts : csr_array of int64 of shape (n_samples, n_features)
+        Counts, checked.
     settings : Settings
-    n_jobs : int, optional
+        Settings of the fits.
+    n_jobs : int or None
+        Number of threads.
     seed : int
-        Everything that is drawn follows from it.
+        Random seed of all fits.
     """
 
     def __init__(
@@ -63,19 +66,19 @@ class Refit:
         return refit_briefly(self._engine, adaptive_schedule(settings, self._engine), model)
 
     def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
-        """log p of the fitted counts, or of others."""
+        """Compute the log-likelihood of the fitted counts, or of others."""
         X = self.counts if counts is None else counts
         return comparison_log_likelihood(X, model, self._seed, self._n_jobs, self._n_particles)
 
     def set_precision(self, model: GaP, std_error: float) -> None:
-        """Take as many particles from here on as a total needs that is so sure, within reason."""
+        """Choose the number of particles for totals with this standard error, up to a limit."""
         found = monte_carlo_error(self.log_likelihood(model))
         if found > std_error:
             wanted = COMPARISON_PARTICLES * (found / std_error) ** 2
             self._n_particles = int(min(wanted, _MOST_PARTICLES))
 
     def without(self, model: GaP, k: int) -> GaP:
-        """The model without component k, whose counts go to the others in proportion."""
+        """Return the model without component k; the others get its counts in proportion."""
         others = np.delete(np.arange(model.n_components), k)
         shares = shares_of(model, self.mean_counts)[:, others]
         lone = shares.sum(axis=1) == 0

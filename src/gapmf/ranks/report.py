@@ -1,4 +1,4 @@
-"""What each component is worth: the rank report."""
+"""The rank report: what removing each component costs, and how many components to keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gapmf.csr import only_features
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.settings import Settings
 from gapmf.errors import InvalidInputError
-from gapmf.likelihood.result import LogLikelihood
+from gapmf.likelihood.result import LogLikelihood, paired_difference
 from gapmf.model import GaP
 from gapmf.ranks.refit import Refit, monte_carlo_error
 from gapmf.ranks.score_test import score as score_test
@@ -24,40 +24,48 @@ from gapmf.types import Array
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RankReport:
-    """What each component is worth, and how many are worth their price.
+    """Report on the components of a fit: the cost of removing each, and how many to keep.
+
+    Components are removed one at a time, the cheapest first. Without held-out counts this goes on
+    while a removal costs less log-likelihood than `price`; with them, while the held-out
+    log-likelihood is within one standard error of that of the best model so far.
 
     Attributes
     ----------
     rank : int
-        The number of components that are left when, one after another, the cheapest to remove
-        is removed as long as the rule says so: it costs less log-likelihood than `price` or,
-        with held-out data, what is left has lost no more of theirs than one standard error
-        against the best model so far.
-    keep : bool array, (K,)
-        Which they are.
+        Number of remaining components.
+    keep : ndarray of bool of shape (n_components,)
+        Which components remain.
     model : GaP
-        The model of these components, refitted.
+        Refitted model of the remaining components.
     models : tuple of GaP
-        The models on the way, each with one component less than the one before.
-    norm, share : arrays, (K,)
-        ||w_k||₁, and the part of the expected counts.
-    cost, cost_error : arrays, (K,)
-        How much log-likelihood is lost when this component alone is removed and the others are
-        refitted, shortly, and the standard error of its Monte Carlo (not of the fits). Two
-        components that share one role are both cheap: `rank` removes one and then finds the
-        other dear.
+        Model after each removal.
+    norm : ndarray of shape (n_components,)
+        Column norms ||w_k||₁.
+    share : ndarray of shape (n_components,)
+        Shares of the expected total count.
+    cost : ndarray of shape (n_components,)
+        Log-likelihood lost when this component alone is removed and the others are briefly
+        refitted. Two components with the same role are both cheap; once one is removed, removing
+        the other is costly.
+    cost_error : ndarray of shape (n_components,)
+        Monte Carlo standard error of `cost`; the error of the refits is not included.
     price : float
-        What BIC asks of a component: half a log N for each of its parameters.
-    held_out, held_out_error : arrays, (K,), or None
-        The same loss, of held-out data, and its standard error, which counts how it differs
-        from sample to sample. Counts of features without training counts are left out.
+        Charge of the Bayesian information criterion for one component, ½ log N per parameter.
+    held_out : ndarray of shape (n_components,) or None
+        Same loss as `cost`, for held-out counts. Features without training counts are ignored.
+    held_out_error : ndarray of shape (n_components,) or None
+        Standard error of `held_out` over samples.
     removed : tuple of int
-        The components that were removed, in that order.
-    r, r_error : arrays, (F,)
-        The score test for one component more: where r_f > 1 a new one would raise the
-        likelihood at first. At the truth it is one on average, so look at (r_f − 1)/error.
-    feature_names : array of str, (F,), or None
-        If the fit had a frame.
+        Removed components, in order.
+    r : ndarray of shape (n_features,)
+        Score test for one more component. Where r_f > 1, a new component with feature f raises
+        the likelihood at first. Under the true model r_f is 1 on average, so compare
+        (r_f − 1) / r_error.
+    r_error : ndarray of shape (n_features,)
+        Standard errors of `r`.
+    feature_names : ndarray of str of shape (n_features,) or None
+        Names of the features, if the estimator was fitted to a data frame.
     """
 
     rank: int
@@ -77,7 +85,7 @@ class RankReport:
     feature_names: NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
-        return f"RankReport(rank={self.rank}, of {self.keep.size} components)"
+        return f"RankReport(rank={self.rank}, n_components={self.keep.size})"
 
     def __str__(self) -> str:
         head = f"{'component':>9} {'norm':>10} {'share':>7} {'cost':>16}"
@@ -114,52 +122,55 @@ class Candidate:
 
 
 class BackwardElimination:
-    """Removes components one at a time.
+    """Removal of components one at a time.
 
     Parameters
     ----------
     refit : Refit
+        Fits models to the counts.
     price : float
-        What removing may cost, in nats, when there are no held-out data.
-    X_test : csr_array, optional
+        Largest cost of a removal in nats, if there are no held-out counts.
+    X_test : csr_array or None
+        Held-out counts.
     """
 
     def __init__(self, refit: Refit, price: float, X_test: sp.csr_array | None) -> None:
         self._refit, self._price, self._X_test = refit, price, X_test
 
-    def worth(self, model: GaP) -> Candidate:
-        """The likelihoods of a model."""
+    def evaluate(self, model: GaP) -> Candidate:
+        """Compute the likelihoods of a model."""
         fitted = self._refit.log_likelihood(model)
         if self._X_test is None:
             return Candidate(model, fitted)
         return Candidate(model, fitted, self._refit.log_likelihood(model, self._X_test))
 
     def without(self, full: Candidate, k: int) -> Candidate:
-        """The refitted model without component k."""
-        return self.worth(self._refit.fit(self._refit.without(full.model, k)))
+        """Return the refitted model without component k."""
+        return self.evaluate(self._refit.fit(self._refit.without(full.model, k)))
 
     def loss(self, full: Candidate, less: Candidate) -> float:
-        """The loss beyond what is allowed: negative if the smaller model is to be preferred."""
+        """Return the loss minus the allowed loss: negative if the smaller model is better."""
         if full.held_out is not None and less.held_out is not None:
-            loss, error = _held_out_loss(full.held_out, less.held_out)
+            loss, error = paired_difference(full.held_out, less.held_out)
             return loss - error
         return full.fitted.total - less.fitted.total - self._price
 
     def _reference(self, full: Candidate, best: Candidate) -> Candidate:
-        """What a smaller model is compared with: held-out losses must not add up unseen."""
+        """Return the model to compare with; held-out losses of single steps could add up."""
         return full if self._X_test is None else best
 
     def noise(self, full: Candidate, less: Candidate) -> float:
-        """Two standard errors of what Monte Carlo adds to a loss."""
-        pair = [w.fitted if w.held_out is None else w.held_out for w in (full, less)]
+        """Return two Monte Carlo standard errors of a loss."""
+        pair = [c.fitted if c.held_out is None else c.held_out for c in (full, less)]
         return 2.0 * math.hypot(*map(monte_carlo_error, pair))
 
     def run(self, full: Candidate, first: list[Candidate]) -> tuple[list[int], list[GaP]]:
-        """Remove the cheapest while that pays: what was removed, and what was left each time.
+        """Remove the cheapest component while that pays.
 
-        `first` holds the models without each single component. What one costs grows as others
-        go, as a rule: a component once found dear is not asked again, and one that still costs
-        no more than the others did, but for the noise, is the cheapest.
+        Returns the removed components and the model after each removal. `first` holds the models
+        without each single component. As a rule, the cost of a component grows as others are
+        removed. So a component that was too costly once is not tried again, and one whose cost,
+        up to noise, is still not above the earlier costs of the others is the cheapest.
         """
         best = full
         left = list(range(full.model.n_components))
@@ -188,6 +199,11 @@ class BackwardElimination:
         return removed, models
 
 
+def bic_price(n_parameters: int, n_samples: int) -> float:
+    """Return the charge of the Bayesian information criterion, ½ log N per parameter."""
+    return 0.5 * n_parameters * math.log(max(n_samples, 2))
+
+
 def report_on(
     refit: Refit,
     model: GaP,
@@ -196,27 +212,28 @@ def report_on(
     X_test: sp.csr_array | None,
     score: tuple[Array, Array],
 ) -> RankReport:
-    """The report on a model; n_parameters are those of one component."""
+    """Make the report on a model; n_parameters is the number of parameters of one component."""
     alive = model.column_norms > 0
     if not alive.all() and model.n_components > 1:
         alive[0] |= not alive.any()
         filled = GaP(model.W[:, alive], model.alpha[alive], model.beta[alive])
         short = report_on(refit, filled, n_parameters=n_parameters, X_test=X_test, score=score)
         return _with_empty(short, alive, model)
-    price = 0.5 * n_parameters * math.log(max(refit.counts.shape[0], 2))
+    price = bic_price(n_parameters, refit.counts.shape[0])
     elimination = BackwardElimination(refit, price, X_test)
     K = model.n_components
     if K == 1:
         return _of_one(refit, model, price, score, held_out=X_test is not None)
     refit.set_precision(model, price / 16.0)
-    # From the same short fit as the smaller models, so that what such a fit leaves cancels.
-    full = elimination.worth(refit.fit(model))
+    # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
+    full = elimination.evaluate(refit.fit(model))
     first = [elimination.without(full, k) for k in range(K)]
-    cost, cost_error = _losses(full.fitted, [w.fitted for w in first])
+    cost, cost_error = _losses(full.fitted, [c.fitted for c in first])
     held_out = held_out_error = None
     if full.held_out is not None:
-        given = [_held_out_loss(full.held_out, w.held_out) for w in first if w.held_out is not None]
-        held_out, held_out_error = np.array(given).T
+        others = [c.held_out for c in first if c.held_out is not None]
+        losses = [paired_difference(full.held_out, other) for other in others]
+        held_out, held_out_error = np.array(losses).T
     removed, models = elimination.run(full, first)
     keep = ~np.isin(np.arange(K), removed)
     return RankReport(
@@ -238,7 +255,7 @@ def report_on(
 
 
 def _with_empty(short: RankReport, alive: NDArray[np.bool_], model: GaP) -> RankReport:
-    """A report with the empty components put back: they cost nothing, and go first."""
+    """Put the empty components back into a report: they cost nothing and are removed first."""
     places = np.flatnonzero(alive)
 
     def among_all(values: Array | None) -> Array | None:
@@ -261,8 +278,8 @@ def _with_empty(short: RankReport, alive: NDArray[np.bool_], model: GaP) -> Rank
 def _of_one(
     refit: Refit, model: GaP, price: float, score: tuple[Array, Array], *, held_out: bool
 ) -> RankReport:
-    """The report on a single component: without it there is no model, so it stays."""
-    forever = np.full(1, np.inf)
+    """Make the report on a single component, which cannot be removed."""
+    infinite = np.full(1, np.inf)
     return RankReport(
         rank=1,
         keep=np.ones(1, dtype=bool),
@@ -270,10 +287,10 @@ def _of_one(
         models=(),
         norm=model.column_norms,
         share=model.shares,
-        cost=forever,
+        cost=infinite,
         cost_error=np.zeros(1),
         price=price,
-        held_out=forever if held_out else None,
+        held_out=infinite if held_out else None,
         held_out_error=np.zeros(1) if held_out else None,
         removed=(),
         r=score[0],
@@ -281,21 +298,16 @@ def _of_one(
     )
 
 
-def _held_out_total(worth: Candidate) -> float:
-    return -math.inf if worth.held_out is None else worth.held_out.total
-
-
-def _held_out_loss(full: LogLikelihood, less: LogLikelihood) -> tuple[float, float]:
-    """What held-out samples lose, and its standard error over samples like them."""
-    differences = full.per_sample - less.per_sample
-    # The spread over samples contains that of Monte Carlo.
-    return float(differences.sum()), float(differences.std(ddof=1)) * math.sqrt(differences.size)
+def _held_out_total(candidate: Candidate) -> float:
+    return -math.inf if candidate.held_out is None else candidate.held_out.total
 
 
 def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:
-    """What each smaller model loses, and the standard error of that."""
+    """Return the loss of each smaller model and its standard error.
+
+    The common part of the samples' errors is the same in both models and cancels.
+    """
     loss = np.array([full.total - other.total for other in less])
-    # By what all samples may err together, both models err alike.
     errors = [monte_carlo_error(ll) for ll in (full, *less)]
     return loss, np.array([math.hypot(errors[0], error) for error in errors[1:]])
 

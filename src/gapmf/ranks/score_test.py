@@ -1,4 +1,4 @@
-"""The score test for one component more, by Monte Carlo."""
+"""Score test for one more component, by Monte Carlo."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gapmf.engines.local import LocalEngine
 from gapmf.model import GaP
 from gapmf.types import Array
 
-PROBE = 1e-6  # the share of a feature that the probing component takes: next to nothing
+PROBE = 1e-6  # share of the probing component in the expected counts: negligible
 N_GROUPS = 10
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
 
 def score(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[Array, Array]:
-    """r_f = mean_n v_fn E[1/[Wh_n]_f | v_n] and its standard error over samples, both (F,).
+    """Return r_f = mean_n v_fn E[1/[Wh_n]_f | v_n] and its standard error over samples, both (F,).
 
-    A component that is next to empty, with activations next to one, gets PROBE · r_f of each
-    feature's counts. The standard error comes from groups of samples, which are independent.
+    A probing component that is almost empty and has activations of almost one receives the fraction
+    PROBE · r_f of the expected counts. The standard error comes from independent groups of samples.
     """
     N = X.shape[0]
     groups = np.array_split(np.random.default_rng(seed).permutation(N), min(N_GROUPS, N))
@@ -40,8 +40,8 @@ def score(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[A
 
 
 def _score_of(model: GaP, expected: Array, engine: LocalEngine) -> Array:
-    """r_f over some samples: what EM makes of a probing component, as a multiple of itself."""
-    steady = 1e6  # Gamma(α, α) with this α is one, to a thousandth
+    """Return r_f over some samples: the factor by which EM multiplies a probing component."""
+    steady = 1e6  # Gamma(α, α) with this α is 1 ± 0.001
     probe = PROBE * expected
     with_probe = GaP(
         np.column_stack([model.W, probe]),

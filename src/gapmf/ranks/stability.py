@@ -1,4 +1,4 @@
-"""How surely components come back: fits compared component by component."""
+"""Stability of components: comparison of repeated fits."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from scipy.optimize import linear_sum_assignment
 from gapmf.model import GaP
 from gapmf.types import Array
 
-SAME = 0.9  # the overlap from which on two components count as the same
+SAME = 0.9  # smallest overlap of two components that count as the same
 LEVEL = (0.05, 0.95)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stability:
-    """How surely each component comes back.
+    """Stability of the components of a fit in repeated fits.
 
     Attributes
     ----------
-    overlap : array, (n_fits, K)
-        The overlap of each component with its match in every other fit: Σ_f √(q_f p_f) of their
-        distributions of features (Bhattacharyya's), 1 if they are the same and 0 if they share
-        nothing.
-    returned : array, (K,)
-        The part of the fits in which it came back: with an overlap of 0.9 or more.
-    interval : array, (K, 2)
-        A 90 % interval for the probability that it comes back (Wilson's).
-    share : array, (K,)
-        Its part of the expected counts, in the fit that is asked about.
-    top_features : int array, (K, n)
-        Its largest features.
-    weights : array, (K, n)
-        Their probabilities w_fk / ||w_k||₁.
-    weight_intervals : array, (K, n, 2)
-        The 5 % and 95 % quantiles of these over the fits in which the component came back, and
-        nan if there was none.
-    matches : int array, (n_fits, K)
-        Which component of each fit was matched.
-    feature_names : array of str, (F,), or None
-        If the fit had a frame.
+    overlap : ndarray of shape (n_fits, n_components)
+        Overlap of each component with its match in every repeated fit: the Bhattacharyya
+        coefficient Σ_f √(q_f p_f) of their distributions of features, 1 if they are equal and 0
+        if they have no feature in common.
+    returned : ndarray of shape (n_components,)
+        Fraction of the fits that found the component again, with an overlap of 0.9 or more.
+    interval : ndarray of shape (n_components, 2)
+        Wilson's 90 % interval of the probability that a fit finds the component again.
+    share : ndarray of shape (n_components,)
+        Share of the expected total count in the original fit.
+    top_features : ndarray of int of shape (n_components, n_top)
+        Features with the largest weights.
+    weights : ndarray of shape (n_components, n_top)
+        Weights w_fk / ||w_k||₁ of these features.
+    weight_intervals : ndarray of shape (n_components, n_top, 2)
+        The 5 % and 95 % quantiles of the weights over the fits that found the component again;
+        nan if there is none.
+    matches : ndarray of int of shape (n_fits, n_components)
+        Number of the matched component in each fit.
+    feature_names : ndarray of str of shape (n_features,) or None
+        Names of the features, if the estimator was fitted to a data frame.
     """
 
     overlap: Array
@@ -66,7 +66,7 @@ class Stability:
     def __str__(self) -> str:
         n = self.overlap.shape[0]
         head = f"{'component':>9} {'share':>7} {'returned':>9} {'90 % interval':>14}  "
-        lines = [head + "largest features, their weight [and where 90 % of the fits have it]"]
+        lines = [head + "largest features: weight [90 % interval over the fits]"]
         for k in np.argsort(-self.share, kind="stable"):
             low, high = self.interval[k]
             parts = [
@@ -92,7 +92,7 @@ def compare(
     n_features: int,
     feature_names: NDArray[Any] | None = None,
 ) -> Stability:
-    """The stability of a model's components in other fits of the same number of features."""
+    """Compare a model with repeated fits of the same features."""
     p = _directions(model)
     K = model.n_components
     overlap = np.zeros((len(others), K))
@@ -122,13 +122,13 @@ def compare(
 
 
 def _directions(model: GaP) -> Array:
-    """w_fk / ||w_k||₁, (F, K); an empty column stays empty, and overlaps with nothing."""
+    """Return w_fk / ||w_k||₁, (F, K); an empty column stays zero and has no overlap."""
     norms = model.column_norms
     return np.divide(model.W, norms, out=np.zeros_like(model.W), where=norms > 0)
 
 
 def _quantiles(weights: Array) -> Array:
-    """(K, n, 2) from values (n_fits, K, n) of which whole rows may be missing."""
+    """Return quantiles (K, n, 2) over fits of weights (n_fits, K, n); rows may be nan."""
     _, K, n = weights.shape
     result = np.full((K, n, 2), np.nan)
     for k in range(K):
@@ -139,7 +139,7 @@ def _quantiles(weights: Array) -> Array:
 
 
 def _wilson(successes: NDArray[np.int64], n: int) -> Array:
-    """Wilson's 90 % interval for a probability, (K, 2)."""
+    """Return Wilson's 90 % interval of a probability, (K, 2)."""
     z = 1.6448536269514722
     rate = successes / n
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)

@@ -1,4 +1,4 @@
-"""Guides of the sequential sampler: they help it, and never bias it."""
+"""Guides of particles: they reduce the variance, and never bias an estimate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smc_runs import a_data_set, estimates
 
 from gapmf import GaP, log_marginal_likelihood, posterior_moments
 from gapmf.counts import check_counts
-from gapmf.likelihood.guide import MOST, concentration, guides
+from gapmf.likelihood.guide import MAX_GUIDE_MASS, concentration, guides
 
 
 def test_a_guide_finds_what_a_small_alpha_hides():
@@ -31,10 +31,10 @@ def test_guides_are_a_part_of_the_expected_sizes():
     sizes = expected.h * (model.column_norms + model.beta) - model.alpha
     assert (found[3] == 0).all()
     mass = found.sum(axis=1)
-    assert np.isclose(mass, MOST * model.alpha.sum()).any()
-    some = (mass > 0) & (mass < 0.999 * MOST * model.alpha.sum())
+    assert np.isclose(mass, MAX_GUIDE_MASS * model.alpha.sum()).any()
+    some = (mass > 0) & (mass < 0.999 * MAX_GUIDE_MASS * model.alpha.sum())
     assert some.any()
-    assert mass.max() <= MOST * model.alpha.sum() * (1 + 1e-9)
+    assert mass.max() <= MAX_GUIDE_MASS * model.alpha.sum() * (1 + 1e-9)
     part = np.divide(X.sum(axis=1), mass, out=np.zeros(8), where=mass > 0)
     assert np.abs(found * part[:, None] - sizes)[mass > 0].max() < 0.25 * X.sum(axis=1).max()
     np.testing.assert_array_equal(
