@@ -120,6 +120,17 @@ def test_the_readme_shows_the_two_commands_and_the_orientation():
         assert words in text
 
 
+def test_links_lead_to_files():
+    pages = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")]
+    links = [
+        page.parent / link
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:\s]+)[)#]", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 20
+    assert [str(link) for link in links if not link.exists()] == []
+
+
 def test_versions_agree():
     citation = (PROJECT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {gapmf.__version__}\n" in citation

@@ -154,7 +154,7 @@ def fit_digits(
 
 def _show_components(console: Console, est: Any, order: NDArray[np.intp], output: Path) -> None:
     console.print(
-        "[bold]The components[/], est.components_, and their share of all counts. Darker blocks "
+        "[bold]The components[/], est.components_, and their share of all counts. Fuller blocks "
         "are larger weights; each component has its own scale:\n"
     )
     shares = est.model_.shares[order]

@@ -79,6 +79,20 @@ class ResultCache:
             self.cpu_seconds += content["cpu_seconds"]
         return content["result"]
 
+    def table(
+        self, name: str, cases: Sequence[dict[str, Any]], compute: Callable[..., dict[str, Any]]
+    ) -> dict[str, NDArray[Any]]:
+        """Return `compute(**case)` of all cases, each cached, as columns of a table."""
+        done = iter(range(1, len(cases) + 1))
+
+        def row(case: dict[str, Any]) -> dict[str, Any]:
+            found: dict[str, Any] = self.cached(name, case, partial(compute, **case))
+            self.progress(name, next(done), len(cases))
+            return found
+
+        rows = self.parallel([partial(row, case) for case in cases])
+        return {key: np.array([row[key] for row in rows]) for key in rows[0]}
+
     def check(self) -> None:
         """Raise KeyboardInterrupt if `stop` is set."""
         if self.stop.is_set():

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,18 +120,14 @@ class Config:
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the rates of every data set, by eigenvalues and from iterates."""
+    sizes = {name: getattr(config, name) for name in ("n_components", "n_samples", "n_iter")}
     scales = np.geomspace(config.smallest, config.largest, config.n_scales)
-    cases = [(float(s), options.seed + i) for s in scales for i in range(config.n_sets)]
-    done = iter(range(1, len(cases) + 1))
-
-    def one(scale: float, seed: int) -> dict[str, Any]:
-        settings = {**asdict(config), "scale": scale, "seed": seed}
-        found = cache.cached("rates", settings, lambda: _measure(config, scale, seed))
-        cache.progress("rates", next(done), len(cases))
-        return dict(found)
-
-    rows = cache.parallel([partial(one, *case) for case in cases])
-    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    cases = [
+        {"scale": float(scale), "seed": options.seed + i, **sizes}
+        for scale in scales
+        for i in range(config.n_sets)
+    ]
+    curves = cache.table("rates", cases, _measure)
     findings = {
         "em_ch_below_rho": int((curves["em_ch"] < curves["rho"] - 1e-4).sum()),
         "largest_gap_of_eigenvalue_and_iterates": {
@@ -149,13 +144,15 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
-def _measure(config: Config, scale: float, seed: int) -> dict[str, Any]:
-    X, _ = paper_synthetic(scale, config.n_samples, random_state=seed)
-    est = GammaPoissonMF(config.n_components, algorithm="exact", random_state=seed).fit(X)
+def _measure(
+    scale: float, seed: int, n_components: int, n_samples: int, n_iter: int
+) -> dict[str, Any]:
+    X, _ = paper_synthetic(scale, n_samples, random_state=seed)
+    est = GammaPoissonMF(n_components, algorithm="exact", random_state=seed).fit(X)
     expect = ExactExpectation(check_counts(X))
     rates = convergence_rates(expect, est.model_)
     seen = {
-        f"{name}_seen": observed_rate(expect, est.model_, step, n_iter=config.n_iter)
+        f"{name}_seen": observed_rate(expect, est.model_, step, n_iter=n_iter)
         for name, step in (("em_c", em_c_step), ("em_ch", em_ch_step))
     }
     return {

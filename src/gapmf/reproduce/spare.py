@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,12 @@ class Config:
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Find both exact maxima of every data set."""
-    cases = [(s, options.seed + i) for s in config.scales for i in range(config.n_sets)]
-    done = iter(range(1, len(cases) + 1))
-
-    def one(scale: float, seed: int) -> dict[str, Any]:
-        settings = {"n_samples": config.n_samples, "scale": scale, "seed": seed}
-        found = cache.cached("spare", settings, lambda: _fit_both(scale, config.n_samples, seed))
-        cache.progress("spare", next(done), len(cases))
-        return dict(found)
-
-    rows = cache.parallel([partial(one, *case) for case in cases])
-    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    cases = [
+        {"scale": scale, "n_samples": config.n_samples, "seed": options.seed + i}
+        for scale in config.scales
+        for i in range(config.n_sets)
+    ]
+    curves = cache.table("spare", cases, _fit_both)
     price = 0.5 * N_PARAMETERS * np.log(config.n_samples)
     findings = {"bic_price": price} | {
         f"{scale:g}": _findings({k: v[curves["scale"] == scale] for k, v in curves.items()}, price)
