@@ -16,11 +16,11 @@ demo: $(READY)
 	@$(BIN)/gapmf demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
 
 # The inner loop: all but the statistical and other long tests, in a minute once kernels are compiled.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .

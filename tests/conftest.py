@@ -10,26 +10,9 @@ from hypothesis import settings
 settings.register_profile("gapmf", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("gapmf")
 
-# Whole fits, statistics over many problems, and commands: `make test-fast` leaves them out.
-SLOW = (
-    "cli/",
-    "em/test_learned_alpha",
-    "em/test_maximum",
-    "em/test_monte_carlo",
-    "kernels/test_gibbs",
-    "likelihood/test_chib",
-    "likelihood/test_estimators",
-    "likelihood/test_importance",
-    "likelihood/test_marginal",
-    "likelihood/test_reverse",
-    "likelihood/test_smc",
-    "ranks/",
-    "reproduce/",
-    "test_docs",
-    "test_nips",
-    "test_selection",
-    "test_sklearn",
-)
+# Commands, figures, every example of the docs and scikit-learn's own checks are slow as a whole;
+# elsewhere single tests are marked.
+SLOW = ("cli/", "reproduce/", "test_docs", "test_nips", "test_sklearn")
 
 
 def pytest_collection_modifyitems(items):
