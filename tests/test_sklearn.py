@@ -41,7 +41,7 @@ def known_not_to_hold(est):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore:the learned α is at its bound")
+@pytest.mark.filterwarnings("ignore:the learned α of components")
 @parametrize_with_checks(
     [
         OfWholeNumbers(2, max_iter=30),
@@ -229,7 +229,7 @@ def test_weights_are_checked():
         ([1, -1, 1], r"sample_weight\[1\] is -1"),
         ([1, np.nan, 1], r"sample_weight\[1\] is nan"),
         ([0, 0, 0], "zero for every sample"),
-        ([1, 0.5, 1], r"sample_weight\[1\] is 0.5, but with algorithm='mcem-c'"),
+        ([1, 0.5, 1], r"sample_weight\[1\] is 0.5, but algorithm='mcem-c'"),
         ([1e9, 1, 1], "divide the weights by a common factor"),
         ("much", "sample_weight"),
     ):
@@ -244,7 +244,7 @@ def test_a_warm_start_goes_on():
     again = est.fit(X)
     np.testing.assert_allclose(again.components_, first, rtol=0.2)
     np.testing.assert_allclose(again.alpha_, alpha, rtol=0.2)
-    with pytest.raises(InvalidInputError, match="with warm_start the fit goes on from the 2"):
+    with pytest.raises(InvalidInputError, match="with warm_start the fit starts from the 2"):
         est.set_params(n_components=3).fit(X)
     with pytest.raises(InvalidInputError, match="× 4 features of the last one"):
         est.set_params(n_components=2).fit(X[:, :3])
