@@ -34,7 +34,9 @@ LAYERS = [
     {"answers", "saving", "estimator", "persistence", "progress"},
     {"cli", "reproduce", "selection", "single_cell", "datasets"},
 ]
-KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}
+KERNELS_MAY_IMPORT = {
+    "numpy", "numba", "math", "typing", "hashlib", "pathlib", "__future__", "gapmf.kernels",
+}  # fmt: skip
 
 
 def _modules():

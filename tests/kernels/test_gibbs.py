@@ -122,7 +122,7 @@ def test_joint_distribution(alpha, heavy, monkeypatch):
     (the counts change with it), and the kernel draws h and C given the counts. Both leave the
     joint distribution alone, so after any number of turns h and L have their prior laws.
     """
-    monkeypatch.setattr(local, "HEAVY", heavy)
+    monkeypatch.setattr(local, "LARGEST", heavy)
     rng = np.random.default_rng(5)
     W = np.array([[3.0, 0.2], [0.5, 1.0], [0.0, 2.5], [1.0, 0.7]])
     model = GaP(W, alpha=[alpha, 2 * alpha], beta=[0.5, 1.5])

@@ -1,10 +1,9 @@
-"""Sums over the nodes of a product rule on the simplex, many samples at once.
+"""Likelihoods and posterior expectations: sums over the nodes of a product rule on the simplex.
 
-Posterior expectations over the simplex, by the same nodes as the likelihood.
-
-Given v, the weight of node θ_j is q_j ∝ w_j Π_f (Σ_k p_fk θ_jk)^{v_f}. Two passes: the first
-finds the normaliser of each sample, and the largest weight in each chunk of nodes; the second
-adds up expectations, visiting only the chunks that matter to a sample (few, at large counts).
+Given v, the weight of node θ_j is q_j ∝ w_j Π_f (Σ_k p_fk θ_jk)^{v_f}. The likelihood needs the
+sum of these weights. Expectations take two passes. The first finds the normaliser of each sample,
+and the largest weight in each chunk of nodes. The second adds up expectations over the chunks that
+matter to a sample (few, at large counts). A chunk of nodes is computed once for many samples.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.jit import inner, kernel
 
 CHUNK = 256  # nodes at a time; fixed, so that a sample's bits do not depend on its company
 NEGLIGIBLE = 60.0  # terms e^-60 of the largest add nothing to 1e-16, however many there are
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
     """Nodes θ (K, CHUNK) and log-weights of the product rule, from node `first` on.
 
@@ -56,7 +56,7 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
         log_w[j] = weight + log_weights[sticks - 1, i]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_logs(first, logs, log_theta):
     """log θ (K, CHUNK) at the nodes of `fill_nodes`, from log u and log(1 − u), (2, K−1, m)."""
     _, sticks, m = logs.shape
@@ -71,21 +71,21 @@ def fill_logs(first, logs, log_theta):
                 log_theta[rest, j] += logs[1, k, digit]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def add_scaled(weight, row, out):
     """out += weight · row, in a loop of its own: so it vectorises."""
     for j in range(out.size):
         out[j] += weight * row[j]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def log_in_place(row):
     """row ← log row."""
     for j in range(row.size):
         row[j] = math.log(row[j])
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_rates(p, theta, rates, log_rates):
     """Σ_k p_fk θ_k and its logarithm, (F, CHUNK); p (F, K) has no zero rows."""
     for f in range(p.shape[0]):
@@ -96,7 +96,7 @@ def fill_rates(p, theta, rates, log_rates):
         log_in_place(log_rates[f])
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_exponents(log_w, indices, counts, log_rates, out):
     """log w_j + Σ_f v_f log (Pθ_j)_f for one sample, (CHUNK,)."""
     out[:] = log_w
@@ -104,7 +104,7 @@ def fill_exponents(log_w, indices, counts, log_rates, out):
         add_scaled(float(counts[i]), log_rates[indices[i]], out)
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def largest(values):
     """The maximum."""
     top = values[0]
@@ -113,7 +113,7 @@ def largest(values):
     return top
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def expectations(indptr, indices, counts, p, nodes, complements, log_weights, tops):
     """E[Π_f (Σ_k p_fk θ_k)^{v_f}] over the product rule for θ, as total · e^top, both (N,).
 
@@ -147,7 +147,7 @@ def expectations(indptr, indices, counts, p, nodes, complements, log_weights, to
 _NEGLIGIBLE = 45.0  # weights below e^-45 are left out: 3e-20 each
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def _weights(exponent, top, total, q):
     """q_j = e^(exponent_j − top) / total: they sum to one, however large the exponents."""
     for j in range(CHUNK):
@@ -155,7 +155,7 @@ def _weights(exponent, top, total, q):
         q[j] = math.exp(z) / total if z > -_NEGLIGIBLE else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@inner(fastmath={"reassoc", "contract"})
 def _dot(a, b):
     total = 0.0
     for j in range(a.size):
@@ -163,7 +163,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@inner(fastmath={"reassoc", "contract"}, error_model="python")  # so it is not vectorised
 def _dot_over(a, b, c):
     """Σ_j a_j b_j / c_j"""
     total = 0.0
@@ -172,7 +172,7 @@ def _dot_over(a, b, c):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def _first_pass(indptr, indices, counts, p, nodes, complements, log_weights):
     """The normaliser of each sample as total · e^top, both (N,), and where chunks matter."""
     sticks, m = nodes.shape
@@ -181,7 +181,7 @@ def _first_pass(indptr, indices, counts, p, nodes, complements, log_weights):
     return top, total, tops > top - _NEGLIGIBLE
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, logs):
     """What an EM needs of a block, summed over its samples.
 
@@ -222,7 +222,7 @@ def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, l
     return top, total, ratio, log_theta
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def moments(indptr, indices, counts, p, nodes, complements, log_weights):
     """Posterior moments sample by sample.
 
