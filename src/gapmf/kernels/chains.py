@@ -14,7 +14,7 @@ from gapmf.kernels.gibbs_loops import clear
 from gapmf.kernels.jit import inner, kernel
 from gapmf.kernels.particles import move, padded, put, reallocate, tick
 from gapmf.kernels.random import U, pair, uniform
-from gapmf.kernels.token_smc import estimate, load_sample, resample
+from gapmf.kernels.token_smc import load_sample, resample
 
 
 @inner()
@@ -35,14 +35,13 @@ def rotate(by, at):
 
 
 @kernel()
-def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shapes):
+def draw_sizes(J, K, stream, n_burn_in, at, shapes):
     """Store α + L after each sweep but the first n_burn_in in shapes (n_draws, K × P).
 
-    K is the number of columns that are positive for one of the sample's features; guide
-    (columns,) is for the pass over the tokens.
+    The chains start at the particles that `token_smc.estimates` has left, of a sample with J
+    entries. K is the number of columns that are positive for one of these.
     """
-    J, P = features.size, at.weight.size
-    estimate(features, counts, p, alpha, guide, stream, at)
+    P = at.weight.size
     total = 0.0
     for i in range(P):
         total += at.weight[i]

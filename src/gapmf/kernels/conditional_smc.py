@@ -219,10 +219,10 @@ def choose_parents(total, stream, at):
 
 @kernel()
 def estimate_above(features, counts, p, alpha, guide, shape, stream, at, path):
-    """Estimate log of Eq. 31's second factor times Π v_f!; the inverse of the estimate is unbiased.
+    """Estimate log of Eq. 31's second factor times Π v_f!; the estimate's inverse is unbiased.
 
-    shape (K,) is α + L of a posterior draw, guide (K,) as in `token_smc`; p (J, K) has a positive entry
-    in every column.
+    shape (K,) is α + L of a posterior draw, guide (K,) as in `token_smc`; every column of p (J, K)
+    has a positive entry.
     """
     J, K, P = features.size, alpha.size, at.weight.size
     K4 = padded(K)

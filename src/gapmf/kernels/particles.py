@@ -183,7 +183,7 @@ def count_passed(matrix, row, P, cum, token, found, one, zero, a, b, c, d):
         cum[i] = z
 
 
-@inner()
+@inlined
 def find(matrix, P, p, row, K4, cum, token, found, one, zero):
     """found = the component in which each token falls, among the running sums of `add_rows`."""
     clear(cum, P)
@@ -342,7 +342,7 @@ def reallocate(stream, J, K, at):
             )  # fmt: skip
 
 
-@inner()
+@inlined
 def move(stream, J, K, at):
     """Do a Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
     draw_activations(stream, K, at)

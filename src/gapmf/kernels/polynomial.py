@@ -166,7 +166,7 @@ def grow(b, feature, p, alpha, n, tuples, sums, start, before):
 def log_totals(indptr, indices, counts, p, alpha):
     """log Σ_L b(L) for each row of a block of samples (CSR), in one array reused by all."""
     N = indptr.size - 1
-    n = 0
+    n = np.int64(0)  # not a literal, for which callees would be compiled once more
     for s in range(N):
         n = max(n, counts[indptr[s] : indptr[s + 1]].sum())
     tuples, sums, start, before = rows_of_simplex(n, alpha.size)

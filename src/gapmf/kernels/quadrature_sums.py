@@ -79,10 +79,10 @@ def add_scaled(weight, row, out):
 
 
 @inner(_nrt=True)
-def log_in_place(row):
-    """row ← log row."""
+def fill_log(row, out):
+    """out = log row."""
     for j in range(row.size):
-        row[j] = math.log(row[j])
+        out[j] = math.log(row[j])
 
 
 @inner(_nrt=True)
@@ -92,14 +92,14 @@ def fill_rates(p, theta, rates, log_rates):
         rates[f, :] = 0.0
         for k in range(p.shape[1]):
             add_scaled(p[f, k], theta[k], rates[f])
-        log_rates[f, :] = rates[f]
-        log_in_place(log_rates[f])
+        fill_log(rates[f], log_rates[f])
 
 
 @inner(_nrt=True)
 def fill_exponents(log_w, indices, counts, log_rates, out):
     """log w_j + Σ_f v_f log (Pθ_j)_f for one sample, (CHUNK,)."""
-    out[:] = log_w
+    for j in range(out.size):
+        out[j] = log_w[j]
     for i in range(indices.size):
         add_scaled(float(counts[i]), log_rates[indices[i]], out)
 
@@ -172,34 +172,42 @@ def _dot_over(a, b, c):
     return total
 
 
-@inner(_nrt=True)
 def _first_pass(indptr, indices, counts, p, nodes, complements, log_weights):
-    """The normaliser of each sample as total · e^top, both (N,), and where chunks matter."""
+    """Give each sample's normaliser as total · e^top, both (N,), and which chunks matter to it."""
     sticks, m = nodes.shape
     tops = np.empty((-(-(m**sticks) // CHUNK), indptr.size - 1))
     top, total = expectations(indptr, indices, counts, p, nodes, complements, log_weights, tops)
-    return top, total, tops > top - _NEGLIGIBLE
+    matters = tops > top - _NEGLIGIBLE
+    return top, total, matters, np.flatnonzero(matters.any(axis=1))
 
 
-@kernel(_nrt=True)
 def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, logs):
-    """What an EM needs of a block, summed over its samples.
+    """Give what an EM needs of a block, summed over its samples.
 
     Returns top and total (N,), with E[Π_f (Pθ)_f^{v_f}] = total · e^top; ratio (F, K) =
     Σ_n weights_n v_fn E[θ_k / (Pθ)_f | v_n]; and log_theta (K,) = Σ_n weights_n E[log θ_k | v_n],
     or zero when `logs` has no entries.
     """
+    block, rule = (indptr, indices, counts), (nodes, complements, log_weights)
+    first = _first_pass(*block, p, *rule)
+    ratio, log_theta = np.zeros(p.shape), np.zeros(p.shape[1])
+    _add_sums(*block, weights, p, *rule, logs, *first, ratio, log_theta)
+    return *first[:2], ratio, log_theta
+
+
+@kernel(_nrt=True)
+def _add_sums(
+    indptr, indices, counts, weights, p, nodes, complements, log_weights, logs, top, total,
+    matters, chunks, ratio, log_theta,
+):  # fmt: skip
+    """Do the second pass of `sums`."""
     N, (F, K) = indptr.size - 1, p.shape
-    top, total, matters = _first_pass(indptr, indices, counts, p, nodes, complements, log_weights)
     theta, rates, log_rates = np.empty((K, CHUNK)), np.empty((F, CHUNK)), np.empty((F, CHUNK))
     log_w, exponent, q = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
-    mass = np.empty((F, CHUNK))  # Σ_n weights_n v_fn q_nj: K enters once a chunk, not a sample
-    ratio = np.zeros((F, K))
+    mass = np.empty((F, CHUNK))  # Σ_n weights_n v_fn q_nj: K enters per chunk, not per sample
     wanted = logs.shape[0] > 0
-    plain, log_nodes, log_theta = np.empty(CHUNK), np.empty((K, CHUNK)), np.zeros(K)
-    for c in range(matters.shape[0]):
-        if not matters[c].any():
-            continue
+    plain, log_nodes = np.empty(CHUNK), np.empty((K, CHUNK))
+    for c in chunks:
         fill_nodes(c * CHUNK, nodes, complements, log_weights, theta, log_w)
         fill_rates(p, theta, rates, log_rates)
         mass[:] = 0.0
@@ -219,25 +227,32 @@ def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, l
             fill_logs(c * CHUNK, logs, log_nodes)
             for k in range(K):
                 log_theta[k] += _dot(plain, log_nodes[k])
-    return top, total, ratio, log_theta
 
 
-@kernel(_nrt=True)
 def moments(indptr, indices, counts, p, nodes, complements, log_weights):
-    """Posterior moments sample by sample.
+    """Give posterior moments sample by sample.
 
     Returns theta (N, K); theta2 (N, K, K), the means of θ_k θ_l; and ratio (entries, K), the
     means of θ_k / (Pθ)_f for each stored count.
     """
+    block, rule = (indptr, indices, counts), (nodes, complements, log_weights)
+    N, K = indptr.size - 1, p.shape[1]
+    result = np.zeros((N, K)), np.zeros((N, K, K)), np.zeros((indices.size, K))
+    _add_moments(*block, p, *rule, *_first_pass(*block, p, *rule), *result)
+    return result
+
+
+@kernel(_nrt=True)
+def _add_moments(
+    indptr, indices, counts, p, nodes, complements, log_weights, top, total, matters, chunks,
+    means, second, ratio,
+):  # fmt: skip
+    """Do the second pass of `moments`."""
     N, (F, K) = indptr.size - 1, p.shape
-    top, total, matters = _first_pass(indptr, indices, counts, p, nodes, complements, log_weights)
     theta, rates, log_rates = np.empty((K, CHUNK)), np.empty((F, CHUNK)), np.empty((F, CHUNK))
     log_w, exponent, q = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
-    means, second = np.zeros((N, K)), np.zeros((N, K, K))
-    ratio = np.zeros((indices.size, K))
-    for c in range(matters.shape[0]):
-        if not matters[c].any():
-            continue
+    weighted = np.empty(CHUNK)
+    for c in chunks:
         fill_nodes(c * CHUNK, nodes, complements, log_weights, theta, log_w)
         fill_rates(p, theta, rates, log_rates)
         for s in range(N):
@@ -246,10 +261,12 @@ def moments(indptr, indices, counts, p, nodes, complements, log_weights):
                 fill_exponents(log_w, indices[lo:hi], counts[lo:hi], log_rates, exponent)
                 _weights(exponent, top[s], total[s], q)
                 for k in range(K):
-                    weighted = q * theta[k]
-                    means[s, k] += weighted.sum()
+                    mean = 0.0
+                    for j in range(CHUNK):
+                        weighted[j] = q[j] * theta[k, j]
+                        mean += weighted[j]
+                    means[s, k] += mean
                     for k2 in range(K):
                         second[s, k, k2] += _dot(weighted, theta[k2])
                     for i in range(lo, hi):
                         ratio[i, k] += _dot_over(q, theta[k], rates[indices[i]])
-    return means, second, ratio

@@ -108,10 +108,12 @@ def draw_shapes(
     J, K = sample.p.shape
     at = make_particles(n_chains, K, J)
     shapes = np.empty((n_draws, K * n_chains))
-    chains.draw_sizes(
-        np.arange(J), sample.counts, sample.p, sample.alpha, guide, K,
-        (key, np.uint64(name)), n_burn_in, at, shapes,
+    names = np.array([name], dtype=np.uint64)
+    smc.estimates(
+        np.array([0, J]), np.arange(J), sample.counts, np.ascontiguousarray(sample.p),
+        sample.alpha, guide[None], key, names, at, np.empty(1), np.empty(1),
     )  # fmt: skip
+    chains.draw_sizes(J, K, (key, names[0]), n_burn_in, at, shapes)
     return shapes.reshape(n_draws, K, n_chains).transpose(0, 2, 1).reshape(-1, K)
 
 
