@@ -313,13 +313,13 @@ def test_a_histogram_beyond_memory_is_refused():
         engine.advance(GaP(np.ones((2, 2))), Sweeps(1, sizes=True))
 
 
-def test_ctrl_c_while_the_account_is_made_leaves_the_state(monkeypatch):
+def test_ctrl_c_while_the_statistics_are_made_leaves_the_state(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
     engine = LocalEngine().load(check_counts([[1, 2], [0, 1]]), seed=0)
     with monkeypatch.context() as patch:
-        patch.setattr("gapmf.engines.local.finish", interrupted)
+        patch.setattr("gapmf.engines.local.to_statistics", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.advance(GaP(np.ones((2, 2))), Sweeps(1))
     assert engine.state.iteration == 0

@@ -44,7 +44,7 @@ def gammas(n, shape, seed):
 
 @njit
 def binomials(m, n, p, seed):
-    """One after another from one index, as a sample with many heavy counts draws them."""
+    """One after another from one index, as a sample with many large counts draws them."""
     out = np.empty(m, np.int64)
     index = U(0)
     for i in range(m):
