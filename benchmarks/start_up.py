@@ -4,7 +4,8 @@
 
 In turns, the median of repeats: `import gapmf; gapmf.GammaPoissonMF` beside `import
 sklearn.decomposition`; a first small fit, with kernels that are compiled already and, once, with
-an empty cache; `gapmf --help` beside an application of typer with one empty command.
+an empty cache (docs/design/0009-cold-start.md has the time of each kernel); `gapmf --help`
+beside an application of typer with one empty command.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def main():
     ratios = {
         "the estimator / sklearn.decomposition (at most 1.5)": estimator / base,
         "a first fit, s more than the import (at most 3)": cached - estimator,
-        "the same, nothing compiled (at most 20)": fresh - estimator,
+        "the same, s more when nothing is compiled (at most 12)": fresh - cached,
         "gapmf --help / an empty application (at most 1.5)": shown / empty,
     }
     for name, value in ratios.items():

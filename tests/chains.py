@@ -8,7 +8,7 @@ from gapmf.engines import local
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
 from gapmf.kernels.gibbs import advance
-from gapmf.kernels.gibbs_layout import Deferred, EStepPlan, Sums, make_workspace
+from gapmf.kernels.gibbs_layout import Deferred, EStepPlan, Sums, make_beyond, make_workspace
 
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
@@ -21,17 +21,20 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     plan = EStepPlan(np.uint64(seed), iteration, 0, 1, 0, expectations)
     N, (F, K) = len(L), model.W.shape
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
-    kept = engine._kept(weights, sweeps)
+    deferred = engine._make_deferred(weights, sweeps)
     workspace = make_workspace(*engine._largest, K, plan)
-    where = engine._lanes, engine._columns, weights, plan, units, L, new
+    beyond = make_beyond(engine._largest[0], K, plan)
+    where = engine._lanes, engine._large, engine._columns, weights, plan, units, L, new
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
-        advance(n, n + 1, *where, workspace, kept, sums)
+        advance(n, n + 1, *where, workspace, deferred, beyond, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
         if expectations:
             entries = slice(counts.indptr[n], counts.indptr[n + 1])
-            one = Deferred(kept.ratio[engine._columns.place[entries]], kept.h.reshape(N, -1)[n])
-            local.LocalEngine().load(counts[[n]], seed)._add_kept(one, weights, units, sums)
+            one = Deferred(
+                deferred.ratio[engine._columns.place[entries]], deferred.h.reshape(N, -1)[n]
+            )
+            local.LocalEngine().load(counts[[n]], seed)._add_deferred(one, weights, units, sums)
         C[n] = sums.c.reshape(F, -1)[:, :K] / units.c[:, None]
     return new, g / (model.column_norms + model.beta), C
 

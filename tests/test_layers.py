@@ -31,7 +31,9 @@ LAYERS = [
     {"estimator", "persistence", "progress"},
     {"cli", "reproduce", "selection", "single_cell", "datasets"},
 ]
-KERNELS_MAY_IMPORT = {"numpy", "numba", "math", "typing", "__future__", "gapmf.kernels"}
+KERNELS_MAY_IMPORT = {
+    "numpy", "numba", "math", "typing", "hashlib", "pathlib", "__future__", "gapmf.kernels",
+}  # fmt: skip
 
 
 def _modules():

@@ -35,9 +35,14 @@ def test_known_answers(counter_and_key, words):
     assert philox_at(*(U(x) for x in counter_and_key)) == words
 
 
+@njit
+def compiled_fill(words, n, at):
+    fill(words, n, at)
+
+
 def words_at(seed=1, iteration=0, sample=0, sweep=0, purpose=TOKENS, n=1000):
     words = np.empty(4 * n, dtype=np.uint32)
-    fill(words, n, address(U(seed), iteration, sample, sweep, purpose))
+    compiled_fill(words, n, address(U(seed), iteration, sample, sweep, purpose))
     return words
 
 
@@ -45,7 +50,7 @@ def test_fill_is_philox_at_every_index():
     at = address(U(2**40 + 5), 3, 2**31 + 1, 4, RETRIES)
     for n in (1, 7, 64, 301):
         words = np.empty(4 * n, dtype=np.uint32)
-        fill(words, n, at)
+        compiled_fill(words, n, at)
         for t in range(n):
             c1, c2, c3, k0, k1 = at
             np.testing.assert_array_equal(

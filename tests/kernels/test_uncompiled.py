@@ -18,7 +18,7 @@ from gapmf.likelihood.sample import draw_shapes, sample_of_row
 
 
 def some_steps():
-    """Every path of the kernels: lanes of all kinds, heavy and faint counts, small and large α."""
+    """Every path of the kernels: all kinds of lanes, large and underflowing counts, any α."""
     rng = np.random.default_rng(0)
     X = rng.poisson(3.0, (6, 5))
     X[0] = 0
@@ -37,7 +37,7 @@ def some_steps():
         s = engine.advance(model, sweeps)
         out += [s.c_sum, s.h_sum, engine.state.L]
         out += [] if s.sizes is None else [s.sizes]
-        L = np.zeros((6, 6), dtype=np.int64)  # a state that W contradicts: faint totals
+        L = np.zeros((6, 6), dtype=np.int64)  # a state that W contradicts: totals underflow
         L[:, 0] = X.sum(axis=1)
         engine.state = State(L, 3)
         s = engine.advance(model, sweeps)

@@ -11,7 +11,7 @@ from scipy import stats
 from gapmf.kernels.random import (
     ACTIVATIONS,
     RETRIES,
-    SINGLY,
+    SEPARATE,
     U,
     address,
     binomial,
@@ -28,7 +28,7 @@ N = 200_000
 def normals(n, seed):
     out = np.empty(n)
     for i in range(n):
-        word, _ = pair(i, address(seed, 0, 0, 0, ACTIVATIONS))
+        word, _ = pair(U(i), address(seed, 0, 0, 0, ACTIVATIONS))
         out[i], _ = normal(word, U(0), address(seed, 0, i, 0, RETRIES))
     return out
 
@@ -37,18 +37,18 @@ def normals(n, seed):
 def gammas(n, shape, seed):
     out = np.empty(n)
     for i in range(n):
-        first, second = pair(i, address(seed, 0, 0, 0, ACTIVATIONS))
+        first, second = pair(U(i), address(seed, 0, 0, 0, ACTIVATIONS))
         out[i] = gamma(shape, first, second, U(7), address(seed, 0, i, 0, RETRIES))
     return out
 
 
 @njit
 def binomials(m, n, p, seed):
-    """One after another from one index, as a sample with many heavy counts draws them."""
+    """One after another from one index, as a sample with many large counts draws them."""
     out = np.empty(m, np.int64)
     index = U(0)
     for i in range(m):
-        out[i], index = binomial(n, p, index, address(seed, 0, 0, 0, SINGLY))
+        out[i], index = binomial(n, p, index, address(seed, 0, 0, 0, SEPARATE))
     return out
 
 

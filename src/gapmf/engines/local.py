@@ -29,6 +29,7 @@ from gapmf.kernels.gibbs_layout import (
     Weights,
     Workspace,
     build_lanes,
+    make_beyond,
     make_workspace,
 )
 from gapmf.kernels.gibbs_loops import add_by_feature
@@ -95,7 +96,7 @@ def to_statistics(
     )
 
 
-HEAVY = 128  # counts above are drawn by conditional binomials, not token by token
+LARGEST = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
 BLOCKS_PER_THREAD = 24  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
@@ -172,15 +173,16 @@ class LocalEngine:
         """
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
-        self._lanes = build_lanes(
-            X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, HEAVY
+        lanes, large = build_lanes(
+            X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, LARGEST
         )
+        self._lanes, self._large = lanes, large
         self._columns = entries_by_feature(X)
-        lanes = self._lanes
         n_lanes = np.diff(lanes.start)
+        n_large = 0 if large is None else np.diff(large.start)
         n_tokens = n_lanes + 3 * lanes.fours + lanes.twos
         self._largest = int(n_lanes.max(initial=0)), int(n_tokens.max(initial=0))
-        self._work = np.cumsum(n_lanes + 20.0 * np.diff(lanes.heavy_start) + 20.0)
+        self._work = np.cumsum(n_lanes + 20.0 * n_large + 20.0)
         self._sample_totals = sum_entries(X.indptr, X.data)
         totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
         self._totals = np.asarray(totals, dtype=np.float64)
@@ -253,29 +255,30 @@ class LocalEngine:
             expectations=sweeps.expectations,
         )
         most = self._most_tokens(K) + 1 if sweeps.sizes else 0
+        deferred = self._make_deferred(weights, sweeps)
+        data = self._lanes, self._large, self._columns, weights, plan, scales, L, new_L
 
-        kept = self._kept(weights, sweeps)
-
-        lanes, columns = self._lanes, self._columns
-
-        def new_place() -> tuple[Workspace, Sums]:
+        def make_arrays() -> tuple[Workspace, NDArray[np.uint32] | None, Sums]:
             sizes = np.zeros((K, most), dtype=np.int64)
             sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
-            return make_workspace(*self._largest, K, plan), sums
+            n_lanes, _ = self._largest
+            return make_workspace(*self._largest, K, plan), make_beyond(n_lanes, K, plan), sums
 
-        def work(block: tuple[int, int], place: tuple[Workspace, Sums]) -> None:
-            workspace, sums = place
-            advance(*block, lanes, columns, weights, plan, scales, L, new_L, workspace, kept, sums)
+        def work(
+            block: tuple[int, int], arrays: tuple[Workspace, NDArray[np.uint32] | None, Sums]
+        ) -> None:
+            workspace, beyond, sums = arrays
+            advance(*block, *data, workspace, deferred, beyond, sums)
 
         blocks = self._blocks(self._work, K * plan.n_sweeps)
-        places = map_reduce(work, blocks, new_place, self._n_threads)
-        sums = add_sums([place[1] for place in places])
-        if kept.ratio.size:
-            self._add_kept(kept, weights, scales, sums)
+        threads = map_reduce(work, blocks, make_arrays, self._n_threads)
+        sums = add_sums([sums for _, _, sums in threads])
+        if deferred.ratio.size:
+            self._add_deferred(deferred, weights, scales, sums)
         return sums, State(new_L, iteration + 1)
 
-    def _kept(self, weights: Weights, sweeps: Sweeps) -> Deferred:
-        """Room for what one accumulated sweep leaves."""
+    def _make_deferred(self, weights: Weights, sweeps: Sweeps) -> Deferred:
+        """Make arrays for the factors of one accumulated sweep."""
         one = sweeps.expectations and sweeps.n_draws == 1
         K4 = weights.rows.size // self._totals.size
         return Deferred(
@@ -283,12 +286,14 @@ class LocalEngine:
             np.empty(self.n_samples * K4 if one else 0, dtype=np.float32),
         )
 
-    def _add_kept(self, kept: Deferred, weights: Weights, scales: Scales, sums: Sums) -> None:
-        """Add it by feature; threads write to different rows of Σ C."""
+    def _add_deferred(
+        self, deferred: Deferred, weights: Weights, scales: Scales, sums: Sums
+    ) -> None:
+        """Add them by feature; threads write to different rows of Σ C."""
         K4 = weights.rows.size // self._totals.size
 
         def work(block: tuple[int, int], _: None) -> None:
-            add_by_feature(*block, self._columns, kept, weights.rows, scales.c, K4, sums.c)
+            add_by_feature(*block, self._columns, deferred, weights.rows, scales.c, K4, sums.c)
 
         blocks = self._blocks(self._columns.start[1:].astype(np.float64), K4)
         map_reduce(work, blocks, lambda: None, self._n_threads)

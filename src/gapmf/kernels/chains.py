@@ -1,7 +1,7 @@
-"""Gibbs chains of one sample, side by side: draws of L, and the density of a point (Eqs. 38, 39).
+"""Parallel Gibbs chains of one sample: draws of L, and the density of a point (Eqs. 38, 39).
 
 The chains are the particles of sequential Monte Carlo, and a sweep is their move. They start at
-what a pass over the tokens has come to, which is near the posterior already, in all its modes.
+the particles of a pass over the tokens, which are near the posterior already, in all its modes.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import math
 
 import numpy as np
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.gibbs_loops import clear
+from gapmf.kernels.jit import inner, kernel
 from gapmf.kernels.particles import move, padded, put, reallocate, tick
 from gapmf.kernels.random import U, pair, uniform
-from gapmf.kernels.token_smc import estimate, load_sample, resample
+from gapmf.kernels.token_smc import load_sample, resample
 
 
-@kernel()
+@inner()
 def keep_identity(at):
-    """Every particle is its own parent."""
+    """Make every particle its own parent."""
     for i in range(at.parent.size):
         at.parent[i] = i
 
 
-@kernel()
+@inner()
 def rotate(by, at):
-    """Shift the parents: in their order the first is one of the first particles, always."""
+    """Shift the parents by a number: unshifted, the first is always one of the first particles."""
     P = at.parent.size
     for i in range(P):
         at.found[i] = at.parent[i]
@@ -34,18 +35,17 @@ def rotate(by, at):
 
 
 @kernel()
-def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shapes):
-    """α + L after each sweep but the first n_burn_in, shapes (n_draws, K × P), by columns met.
+def draw_sizes(J, K, stream, n_burn_in, at, shapes):
+    """Store α + L after each sweep but the first n_burn_in in shapes (n_draws, K × P).
 
-    K is the number of columns that the sample meets; guide (columns,) is for the pass over the
-    tokens.
+    The chains start at the particles that `token_smc.estimates` has left, of a sample with J
+    entries. K is the number of columns that are positive for one of these.
     """
-    J, P = features.size, at.weight.size
-    estimate(features, counts, p, alpha, guide, stream, at)
+    P = at.weight.size
     total = 0.0
     for i in range(P):
         total += at.weight[i]
-    word, other = pair(0, tick(stream, at.clock))
+    word, other = pair(U(0), tick(stream, at.clock))
     resample(uniform(word), total, at)
     rotate(np.int64(uniform(other) * P), at)
     for t in range(n_burn_in + shapes.shape[0]):
@@ -56,7 +56,7 @@ def draw_sizes(features, counts, p, alpha, guide, K, stream, n_burn_in, at, shap
                 shapes[t - n_burn_in, o] = at.shape[o]
 
 
-@kernel()
+@inner()
 def add_density(log_point, K, at, top, total):
     """Add each chain's p(log g* | L) = Π_k g*_k^(α_k+L_k) e^(−g*_k) / Γ(α_k + L_k) to its sum.
 
@@ -77,12 +77,12 @@ def add_density(log_point, K, at, top, total):
 
 @kernel()
 def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start, top, result):
-    """log of the mean of p(log g* | L) over n_sweeps draws of each chain, to e^(−Σ g*_k).
+    """Give log of the mean of p(log g* | L) over n_sweeps draws of each chain, to e^(−Σ g*_k).
 
-    As Murray and Salakhutdinov have it: a chain passes through C ~ p(C | g*, v) at a place that
-    is uniform among its draws, and runs from there to both sides. Then p(g*, v) divided by the
-    mean is unbiased for p(v), however slowly the chain mixes. g* must not depend on the stream.
-    start (K × P) and top (P,) are room to work in; result (P,).
+    As in Murray and Salakhutdinov, C ~ p(C | g*, v) is at a uniform position among a chain's
+    draws, and the chain runs from there to both sides. Then p(g*, v) divided by the mean is
+    unbiased for p(v), however slowly the chain mixes. g* must not depend on the stream. start
+    (K × P) and top (P,) are scratch arrays; result is (P,).
     """
     J, P = features.size, at.weight.size
     at.clock[0] = U(0)
@@ -90,9 +90,9 @@ def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start
     K = load_sample(features, counts, p, alpha, stream, at)
     for j in range(J):
         at.placed[j] = counts[j]
-    put(at.g, 0, padded(K) * P, 0.0)
-    put(at.h, 0, padded(K) * P, np.float32(0))
-    put(at.shape, 0, padded(K) * P, 0.0)
+    clear(at.g, padded(K) * P)
+    clear(at.h, padded(K) * P)
+    clear(at.shape, padded(K) * P)
     for k in range(K):
         put(at.g, k * P, P, math.exp(log_point[k]))
     keep_identity(at)
@@ -100,13 +100,13 @@ def densities(features, counts, p, alpha, log_point, stream, n_sweeps, at, start
     for o in range(K * P):
         start[o] = at.shape[o]
     put(top, 0, P, -math.inf)
-    put(result, 0, P, 0.0)
+    clear(result, P)
     add_density(log_point, K, at, top, result)
-    turns = tick(stream, at.clock)
+    starts = tick(stream, at.clock)
     for t in range(n_sweeps - 1):
         for i in range(P):
-            word, _ = pair(i, turns)
-            if t == np.int64(uniform(word) * n_sweeps):  # the way back begins
+            word, _ = pair(U(i), starts)
+            if t == np.int64(uniform(word) * n_sweeps):  # the other side begins
                 for k in range(K):
                     at.shape[k * P + i] = start[k * P + i]
         move(stream, J, K, at)

@@ -1,15 +1,16 @@
 """Sequential Monte Carlo around a draw from the posterior: an estimate of Eq. 31 from above.
 
-Run as in `smc` but with one particle whose path leads to a given draw of C from the posterior, the
-inverse of the estimate is unbiased for the inverse of Eq. 31 (Andrieu, Doucet and Holenstein's
-conditional sequential Monte Carlo; Grosse, Ghahramani and Adams' reverse of annealing). So its
-logarithm errs upwards where that of `smc` errs downwards: together they are a bracket.
+Run as in `token_smc`, but with one particle whose path leads to a given draw of C from the
+posterior, the inverse of the estimate is unbiased for the inverse of Eq. 31 (Andrieu, Doucet and
+Holenstein's conditional sequential Monte Carlo; Grosse, Ghahramani and Adams' reverse of
+annealing). So its logarithm errs upwards where that of `token_smc` errs downwards: together they
+are a bracket.
 
-The path is made backwards. Among the tokens of an entry none is special, so those of the last
-round are any of them; without them, a Gibbs sweep, which is its own reverse, leads to the state
-before the move of the round before. Particles are resampled and moved after every round, so that
-the path can be made before the particles. After every round the guide retreats as well: α is
-α + s_r guide in round r, s_r being the part of the tokens that come in it or later.
+The path is made backwards. The tokens of an entry are exchangeable, so those of the last round are
+any of them. Without them, a Gibbs sweep, which is its own reverse, leads to the state before the
+move of the round before. Particles are resampled and moved after every round, so the path can be
+made before the particles. The guide is reduced after every round as well: α is α + s_r guide in
+round r, where s_r is the part of the tokens that come in it or later.
 """
 
 from __future__ import annotations
@@ -20,17 +21,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.gibbs_loops import clear
+from gapmf.kernels.jit import inner, kernel
 from gapmf.kernels.particles import LEAST, move, padded, put, scale, tick
-from gapmf.kernels.random import U, binomial, gamma, pair, uniform
-from gapmf.kernels.token_smc import SAFE, follow, load_sample, plan_round, retreat, see_token
+from gapmf.kernels.random import U, binomial, gamma, log_gamma, pair, uniform
+from gapmf.kernels.token_smc import (
+    SAFE,
+    add_guide,
+    add_token,
+    load_sample,
+    plan_round,
+    reduce_guide,
+)
 
 GROWTH = 0.1  # a round, as a part of what has been seen
 FEW = 16  # tokens of an entry that are shared out one by one
 
 
 class Path(NamedTuple):
-    """Room for the path to a draw: R rounds, J entries, K components, n tokens."""
+    """The arrays for the path to a draw: R rounds, J entries, K components, n tokens."""
 
     placed: NDArray[np.int64]
     """(R + 1, J): the tokens of each entry that have been seen before each round."""
@@ -47,7 +56,7 @@ class Path(NamedTuple):
 
 
 def make_room(counts: NDArray[np.int64], K: int) -> Path:
-    """Room for a sample."""
+    """Make the arrays for a sample."""
     n, J = int(counts.sum()), counts.size
     R = count_rounds(n)
     return Path(
@@ -60,9 +69,8 @@ def make_room(counts: NDArray[np.int64], K: int) -> Path:
     )
 
 
-@kernel()
-def count_rounds(n):
-    """The number of rounds for n tokens."""
+def count_rounds(n: int) -> int:
+    """Give the number of rounds for n tokens."""
     rounds, goal = 0, 0.0
     while goal < n:
         goal += max(1.0, math.floor(GROWTH * goal))
@@ -70,7 +78,7 @@ def count_rounds(n):
     return rounds
 
 
-@kernel()
+@inner()
 def plan_rounds(counts, at, placed):
     """placed[r] (J,): the tokens of each entry that have been seen before round r."""
     J = counts.size
@@ -87,21 +95,19 @@ def plan_rounds(counts, at, placed):
             at.placed[j] = placed[r + 1, j]
 
 
-@kernel()
+@inner()
 def draw_point(shape, K, stream, clock, g):
     """g_k ~ Gamma(shape_k, 1)."""
     own, more, small = tick(stream, clock), tick(stream, clock), tick(stream, clock)
     for k in range(K):
-        first, second = pair(k, own)
+        first, second = pair(U(k), own)
         if shape[k] >= 1.0:
             g[k] = gamma(shape[k], first, second, U(k), more)
         else:
-            word, _ = pair(k, small)
-            log_g = math.log(gamma(shape[k] + 1.0, first, second, U(k), more))
-            g[k] = max(LEAST, math.exp(log_g + math.log(uniform(word)) / shape[k]))
+            g[k] = max(LEAST, math.exp(log_gamma(shape[k], first, second, U(k), more, small)))
 
 
-@kernel()
+@inner()
 def allocate(placed, p, K4, K, g, stream, clock, rest, c):
     """c_j ~ Mult(placed_j, p_j ∘ g / Σ), by conditional binomials or token by token."""
     address, single = tick(stream, clock), tick(stream, clock)
@@ -115,9 +121,9 @@ def allocate(placed, p, K4, K, g, stream, clock, rest, c):
         left = placed[j]
         if left <= FEW:
             for _ in range(left):
-                word, _ = pair(t, single)
+                word, _ = pair(U(t), single)
                 t += 1
-                c[j, fall(uniform(word) * total, j, p, K4, K, g)] += 1
+                c[j, find_component(uniform(word) * total, j, p, K4, K, g)] += 1
             continue
         for k in range(K):
             rate = p[j * K4 + k] * g[k]
@@ -127,9 +133,9 @@ def allocate(placed, p, K4, K, g, stream, clock, rest, c):
                 left -= x
 
 
-@kernel()
-def fall(level, j, p, K4, K, g):
-    """The component in which a level falls among the running sums of p_jk g_k."""
+@inner()
+def find_component(level, j, p, K4, K, g):
+    """Give the component in which a level falls among the running sums of p_jk g_k."""
     last = 0
     reached = 0.0
     for k in range(K):
@@ -142,9 +148,9 @@ def fall(level, j, p, K4, K, g):
     return last
 
 
-@kernel()
+@inner()
 def to_come(placed, r):
-    """The part of the tokens that come in round r or later."""
+    """Give the part of the tokens that come in round r or later."""
     R, n, m = placed.shape[0] - 1, 0, 0
     for j in range(placed.shape[1]):
         n += placed[R, j]
@@ -152,9 +158,9 @@ def to_come(placed, r):
     return (n - m) / n
 
 
-@kernel()
+@inner()
 def make_path(alpha, shape, K, stream, at, path):
-    """The path backwards from a draw with α + L = shape, given all tokens."""
+    """Make the path backwards from a draw with α + L = shape, given all tokens."""
     placed, before, tokens, c, g, current = path
     K4 = padded(K)
     J = placed.shape[1]
@@ -169,7 +175,7 @@ def make_path(alpha, shape, K, stream, at, path):
         for j in range(J - 1, -1, -1):
             left = placed[r + 1, j]
             while left > placed[r, j]:
-                word, _ = pair(t, address)
+                word, _ = pair(U(t), address)
                 t += 1
                 level = np.int64(uniform(word) * left)
                 k = 0
@@ -188,9 +194,9 @@ def make_path(alpha, shape, K, stream, at, path):
             before[r, k] = current[k]
 
 
-@kernel()
+@inner()
 def choose_parents(total, stream, at):
-    """Every particle but the first has a parent by chance, in proportion to the weights."""
+    """Draw a parent for every particle but the first, in proportion to the weights."""
     P = at.weight.size
     address = tick(stream, at.clock)
     reached = 0.0
@@ -198,7 +204,7 @@ def choose_parents(total, stream, at):
         reached += at.weight[i]
         at.cum[i] = reached
     for i in range(1, P):
-        word, _ = pair(i, address)
+        word, _ = pair(U(i), address)
         level = uniform(word) * total
         low, high = 0, P - 1
         while low < high:
@@ -213,24 +219,24 @@ def choose_parents(total, stream, at):
 
 @kernel()
 def estimate_above(features, counts, p, alpha, guide, shape, stream, at, path):
-    """log of an estimate of Eq. 31's second factor times Π v_f!, whose inverse is unbiased.
+    """Estimate log of Eq. 31's second factor times Π v_f!; the estimate's inverse is unbiased.
 
-    shape (K,) is α + L of a posterior draw, guide (K,) as in `smc`; p (J, K) has a positive entry
-    in every column.
+    shape (K,) is α + L of a posterior draw, guide (K,) as in `token_smc`; every column of p (J, K)
+    has a positive entry.
     """
     J, K, P = features.size, alpha.size, at.weight.size
     K4 = padded(K)
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
     load_sample(features, counts, p, alpha, stream, at)
-    follow(guide, K, at)
+    add_guide(guide, K, at)
     placed, before, tokens = path.placed, path.before, path.tokens
     R = before.shape[0]
     plan_rounds(counts, at, placed)
     make_path(alpha, shape, K, stream, at, path)
-    put(at.shape, 0, K4 * P, 0.0)
-    put(at.g, 0, K4 * P, 0.0)
-    put(at.h, 0, K4 * P, np.float32(0))
+    clear(at.shape, K4 * P)
+    clear(at.g, K4 * P)
+    clear(at.h, K4 * P)
     for k in range(K):
         put(at.shape, k * P, P, at.alpha[k])
     put(at.weight, 0, P, 1.0)
@@ -243,7 +249,7 @@ def estimate_above(features, counts, p, alpha, guide, shape, stream, at, path):
         for j in range(J):
             at.placed[j] = placed[r + 1, j]
             for _ in range(placed[r + 1, j] - placed[r, j]):
-                total, _squares = see_token(
+                total, _squares = add_token(
                     at.p, j * K4, K4, P, at.shape, at.weight, at.total, at.cum, at.token,
                     at.found, at.words, at.clock, stream,
                 )  # fmt: skip
@@ -254,7 +260,7 @@ def estimate_above(features, counts, p, alpha, guide, shape, stream, at, path):
                     scale(at.weight, P / total, P)
                     result += math.log(total / P)
                     total = float(P)
-        (total, _squares), taken = retreat(to_come(placed, r + 1), K, at)
+        (total, _squares), taken = reduce_guide(to_come(placed, r + 1), K, at)
         result += taken + math.log(total / P)
         if r < R - 1:
             choose_parents(total, stream, at)

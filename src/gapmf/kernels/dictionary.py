@@ -1,7 +1,4 @@
-"""Passes over F × K arrays before and after the sweeps, each in one go.
-
-A step with momentum, for all entries of a dictionary in one pass over it.
-"""
+"""Passes over all entries of a dictionary (F × K): scaling, balanced rows, momentum."""
 
 from __future__ import annotations
 
@@ -44,18 +41,7 @@ LARGEST_PUSH = math.e  # momentum alone changes no entry by more than this facto
 LARGEST_FACTOR = 1e100  # finite, whatever small number a step began at
 
 
-@kernel(error_model="numpy")
-def push(means, factors, kept):
-    """means[k] *= factors[k]^kept, which is at most LARGEST_PUSH either way."""
-    for k in range(means.size):
-        if kept == 0.75:  # where most fits spend their time: without a pow
-            factor = math.sqrt(factors[k]) * math.sqrt(math.sqrt(factors[k]))
-        else:
-            factor = factors[k] ** kept
-        means[k] *= min(max(factor, 1.0 / LARGEST_PUSH), LARGEST_PUSH)
-
-
-@kernel(error_model="numpy")
+@kernel()
 def roll_rows(means, before, factors, kept, floor, mean_counts):
     """Move `means`, which EM proposes after `before`, on by what the last step did.
 
@@ -65,7 +51,13 @@ def roll_rows(means, before, factors, kept, floor, mean_counts):
     """
     F, K = means.shape
     for f in range(F):
-        push(means[f], factors[f], kept)
+        for k in range(K):
+            if kept == 0.75:  # where most fits spend their time: without a pow
+                factor = math.sqrt(factors[f, k]) * math.sqrt(math.sqrt(factors[f, k]))
+            else:
+                factor = factors[f, k] ** kept
+            factor = factor if factor > 1.0 / LARGEST_PUSH else 1.0 / LARGEST_PUSH
+            means[f, k] *= factor if factor < LARGEST_PUSH else LARGEST_PUSH
         total = 0.0
         for k in range(K):
             total += means[f, k]
@@ -82,4 +74,5 @@ def roll_rows(means, before, factors, kept, floor, mean_counts):
             # Lifted entries do not move, and what is zero stays there.
             moves = (factors[f, k] > 0.0) & (means[f, k] > 0.0) & (before[f, k] > 0.0)
             ratio = means[f, k] / (before[f, k] if moves else 1.0)
-            factors[f, k] = min(ratio, LARGEST_FACTOR) if moves else 1.0
+            ratio = ratio if ratio < LARGEST_FACTOR else LARGEST_FACTOR
+            factors[f, k] = ratio if moves else 1.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.jit import inner, kernel
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _next_composition(c):
     """Turn c into the next way to write its sum with K parts; False after the last."""
     K = c.size
@@ -26,7 +27,7 @@ def _next_composition(c):
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _term(c, log_p, log_factorial):
     """log Π_k p_k^{c_k} / c_k!"""
     value = 0.0
@@ -36,7 +37,7 @@ def _term(c, log_p, log_factorial):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def log_sum_over_components(counts, log_p, alpha):
     """log Σ_C Ω_α(C) Π_fk p_fk^{c_fk} for one sample (Eq. 31, its second factor).
 

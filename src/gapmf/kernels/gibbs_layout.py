@@ -1,31 +1,28 @@
-"""The tokens of samples laid out in lanes, for kernels that run along contiguous memory.
+"""The arrays of the Gibbs kernels: tokens in lanes, the model, sums, and a workspace.
 
 A lane is a feature of a sample with 4, 2 or 1 of its tokens: a count of 7 takes a lane of each
-kind. The lanes of a sample stand together, those with four tokens first. Every loop of a sweep
-is then a straight line over lanes, however uneven the counts are, and a feature with a moderate
-count is repeated a few times. A count above `heavy` takes no lanes: it is drawn as a whole.
+kind. The lanes of a sample are contiguous, those with four tokens first. Every loop of a sweep
+then runs along contiguous memory, however uneven the counts are; a feature with a moderate count
+is repeated a few times. A count above `largest` takes no lanes: it is drawn as a whole.
 
-What is added up is added entry by entry: all lanes of an entry have the same total. `next_lane`
-goes from an entry to the next, and knows where the lanes of each begin.
-
-What the Gibbs kernels read, write and work on.
+Expectations are added entry by entry, since all lanes of an entry have the same [Wh]. `next_lane`
+goes from an entry to the next and knows where the lanes of each begin.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.jit import inner
 
 
 class Lanes(NamedTuple):
-    """The samples' tokens. Lanes of sample n are start[n] to start[n + 1]."""
+    """The tokens of all samples. Lanes of sample n are start[n] to start[n + 1]."""
 
-    heavy: int
+    largest: int
     """Counts above have no lanes."""
     start: NDArray[np.int64]
     fours: NDArray[np.int64]
@@ -33,96 +30,65 @@ class Lanes(NamedTuple):
     twos: NDArray[np.int64]
     feature: NDArray[np.int32]
     entry_start: NDArray[np.int64]
-    """(N + 1,): entries of sample n, heavy ones included, are entry_start[n] to the next."""
+    """(N + 1,): entries of sample n, large ones included, are entry_start[n] to the next."""
     entry_feature: NDArray[np.int32]
     entry_count: NDArray[np.int64]
-    heavy_start: NDArray[np.int64]
-    heavy_feature: NDArray[np.int32]
-    heavy_count: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
-def count_lanes(indptr, counts, heavy):
-    """The number of lanes with 4, 2 and 1 tokens and of heavy entries of each sample, (N, 4)."""
-    N = indptr.size - 1
-    sizes = np.zeros((N, 4), np.int64)
-    for n in range(N):
-        for i in range(indptr[n], indptr[n + 1]):
-            v = counts[i]
-            if v > heavy:
-                sizes[n, 3] += 1
-            else:
-                sizes[n, 0] += v >> 2
-                sizes[n, 1] += (v >> 1) & 1
-                sizes[n, 2] += v & 1
-    return sizes
+class LargeCounts(NamedTuple):
+    """The entries that have no lanes. Those of sample n are start[n] to start[n + 1]."""
+
+    start: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    count: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
-def fill_lanes(lanes):
-    """Fill `feature`, `heavy_feature` and `heavy_count`; the rest of `lanes` is given."""
-    for n in range(lanes.start.size - 1):
-        four = lanes.start[n]
-        two = four + lanes.fours[n]
-        one = two + lanes.twos[n]
-        whole = lanes.heavy_start[n]
-        for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
-            v, f = lanes.entry_count[i], lanes.entry_feature[i]
-            if v > lanes.heavy:
-                lanes.heavy_feature[whole] = f
-                lanes.heavy_count[whole] = v
-                whole += 1
-                continue
-            for _ in range(v >> 2):
-                lanes.feature[four] = f
-                four += 1
-            if v & 2:
-                lanes.feature[two] = f
-                two += 1
-            if v & 1:
-                lanes.feature[one] = f
-                one += 1
+@inner()
+def next_lane(v, largest, four, two, one):
+    """Give the first lane of an entry with count v, or -1, and four, two and one after it.
 
-
-@kernel()
-def next_lane(v, heavy, four, two, one):
-    """The first lane of an entry with count v, -1 if it has none, and the places of the next.
-
-    four, two and one are the places of the next lane of each kind.
+    four, two and one are the next lanes of each kind.
     """
-    if v > heavy:
+    if v > largest:
         return -1, four, two, one
     lane = four if v >= 4 else (two if v >= 2 else one)
     return lane, four + (v >> 2), two + ((v >> 1) & 1), one + (v & 1)
+
+
+def _sum_rows(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:
+    """Sum the values of the entries of each sample."""
+    running = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    return np.diff(running[indptr])
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give where each of consecutive parts begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
 def build_lanes(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     counts: NDArray[np.int64],
-    heavy: int,
-) -> Lanes:
-    """Lanes of the rows of a CSR array."""
-    sizes = count_lanes(indptr, counts, heavy)
-    N = sizes.shape[0]
-    start, heavy_start = np.zeros(N + 1, np.int64), np.zeros(N + 1, np.int64)
-    np.cumsum(sizes[:, :3].sum(axis=1), out=start[1:])
-    np.cumsum(sizes[:, 3], out=heavy_start[1:])
-    lanes = Lanes(
-        heavy,
-        start,
-        sizes[:, 0].copy(),
-        sizes[:, 1].copy(),
-        np.empty(start[-1], np.int32),
-        indptr,
-        indices,
-        counts,
-        heavy_start,
-        np.empty(heavy_start[-1], np.int32),
-        np.empty(heavy_start[-1], np.int64),
-    )
-    fill_lanes(lanes)
-    return lanes
+    largest: int,
+) -> tuple[Lanes, LargeCounts | None]:
+    """Lay the rows of a CSR array out in lanes; give what has none, if there is any."""
+    is_large = counts > largest
+    small = np.where(is_large, 0, counts)
+    kinds = small >> 2, (small >> 1) & 1, small & 1  # lanes of each entry with 4, 2, 1 tokens
+    sizes = [_sum_rows(indptr, kind) for kind in kinds]
+    start = _starts(sizes[0] + sizes[1] + sizes[2])
+    feature = np.empty(start[-1], np.int32)
+    first = start[:-1]  # of each sample's lanes of a kind
+    for kind, size in zip(kinds, sizes, strict=True):
+        ahead = first - _starts(size)[:-1]  # of where it would be if there were no other kinds
+        feature[np.arange(size.sum()) + np.repeat(ahead, size)] = np.repeat(indices, kind)
+        first = first + size
+    lanes = Lanes(largest, start, sizes[0], sizes[1], feature, indptr, indices, counts)
+    if not is_large.any():
+        return lanes, None
+    large_start = _starts(_sum_rows(indptr, is_large))
+    return lanes, LargeCounts(large_start, indices[is_large], counts[is_large])
 
 
 AT_ONCE = 4  # components in a register block, and accumulated sweeps in a batch
@@ -146,11 +112,11 @@ class Scales(NamedTuple):
     g: NDArray[np.float64]
     """(K,)."""
     g_low: float
-    """One unit of g, in those of what is left of it."""
+    """One unit of g, in units of its remainder."""
 
 
 class EStepPlan(NamedTuple):
-    """What one E-step does, the same for every sample."""
+    """The settings of one E-step, the same for every sample."""
 
     seed: np.uint64
     iteration: int
@@ -163,18 +129,21 @@ class EStepPlan(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What accumulated sweeps add up to, in whole numbers: the order of adding does not matter."""
+    """The sums over accumulated sweeps, in whole numbers: their order does not matter."""
 
     c: NDArray[np.float64]
     """(F × K4), flat: Σ c_fkn."""
     g: NDArray[np.float64]
-    """(2 × K), flat: Σ (S_k + β_k) h_kn, and what its units leave of it."""
+    """(2 × K), flat: Σ (S_k + β_k) h_kn, and the remainders of its units."""
     sizes: NDArray[np.int64]
     """(K, most + 1): how often L_kn was 0, 1, …; or (K, 0) when that is not asked."""
 
 
 class Deferred(NamedTuple):
-    """What one accumulated sweep leaves to be added by feature; empty when not needed."""
+    """The factors of one accumulated sweep's expectations, which are added by feature.
+
+    They are empty when several sweeps are accumulated, or draws.
+    """
 
     ratio: NDArray[np.float32]
     """(nnz,): v_fn / [Wh_n]_f, in the order of features."""
@@ -192,7 +161,7 @@ class ByFeature(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Room to work on one sample. Matrices over lanes are flat, a row every stride_of(lanes)."""
+    """The arrays for one sample. Matrices over lanes are flat, with rows stride_of(lanes) apart."""
 
     tile: NDArray[np.float32]
     """(K4, lanes): the sample's rows of W, transposed."""
@@ -207,8 +176,6 @@ class Workspace(NamedTuple):
     """(AT_ONCE × K4): their h."""
     ratios: NDArray[np.float32]
     """(K4, lanes): Σ_j h_k / [Wh], when expectations of several sweeps are summed."""
-    kept: NDArray[np.uint32]
-    """(K4, lanes): how many tokens fell beyond component k, when draws are summed."""
     g: NDArray[np.float64]
     log_g: NDArray[np.float64]
     """(K,): log g where it was drawn as such, else nan."""
@@ -219,15 +186,15 @@ class Workspace(NamedTuple):
     rest: NDArray[np.float64]
 
 
-@kernel()
+@inner()
 def stride_of(n_lanes):
-    """Numbers from one row of a tile to the next: no power of two, they crowd the cache."""
+    """Give the distance between rows of a tile: no power of two, which would crowd the cache."""
     stride = (n_lanes + 15) // 16 * 16
     return stride + 16 if stride % 256 == 0 else stride
 
 
 def make_workspace(n_lanes: int, n_tokens: int, K: int, plan: EStepPlan) -> Workspace:
-    """Room for samples of at most so many lanes and tokens."""
+    """Make arrays for samples of at most so many lanes and tokens."""
     K4 = -(-K // AT_ONCE) * AT_ONCE
     stride = stride_of(n_lanes)
     several = plan.expectations and plan.n_sweeps > plan.n_burn_in + 1
@@ -242,7 +209,6 @@ def make_workspace(n_lanes: int, n_tokens: int, K: int, plan: EStepPlan) -> Work
         inverse=np.zeros(AT_ONCE * stride, f4),
         batch=np.zeros(AT_ONCE * K4, f4),
         ratios=np.empty(K4 * stride if several else 0, f4),
-        kept=np.empty(0 if plan.expectations else K4 * stride, u4),
         g=np.empty(K),
         log_g=np.empty(K),
         h=np.zeros(K4, f4),
@@ -250,3 +216,10 @@ def make_workspace(n_lanes: int, n_tokens: int, K: int, plan: EStepPlan) -> Work
         p=np.empty(K),
         rest=np.empty(K),
     )
+
+
+def make_beyond(n_lanes: int, K: int, plan: EStepPlan) -> NDArray[np.uint32] | None:
+    """Make (K4, lanes), flat, for the number of tokens beyond each component; None if not asked."""
+    if plan.expectations:
+        return None
+    return np.empty(-(-K // AT_ONCE) * AT_ONCE * stride_of(n_lanes), np.uint32)

@@ -1,17 +1,14 @@
-"""The inner loops of a Gibbs sweep, each a straight line over the lanes of one sample.
+"""The inner loops of a Gibbs sweep, and sums over samples that do not depend on their order.
 
-Matrices (components × lanes) are flat, a row every `stride` numbers. Offsets are unsigned and
-arrays are never sliced: LLVM then vectorises each of these loops, and no reference is counted.
-Components come four at a time (the weights are padded with zeros), which keeps running sums in
-registers. Only contraction is allowed to the compiler, so that `add_up` and the tallies reach
-the same sums.
+Matrices (components × lanes) are flat, with rows `stride` apart. Offsets are unsigned and arrays
+are never sliced: LLVM then vectorises each of these loops. Components come four at a time (the
+weights are padded with zeros), which keeps running sums in registers. Contraction is the only
+freedom that the compiler has, so `add_up` and the tallies reach the same sums.
 
-Sums over samples that do not depend on their order: whole numbers, held in doubles.
-
-Draws are whole. Expectations are rounded to whole multiples of a unit, sample by sample. As long
-as a sum stays below 2⁵³ every addition is exact, so threads, blocks and partitions give the same
-bits; units are chosen so that it does, a unit for each feature. Doubles rather than 64-bit
-integers because rounding and adding them vectorises on every machine, and converting does not.
+Sums over samples are whole numbers, held in doubles. Draws are whole; expectations are rounded to
+multiples of a unit, sample by sample. Every addition is exact as long as a sum stays below 2⁵³, so
+threads, blocks and partitions give the same bits. Each feature has a unit for which it does.
+Doubles are rounded and added in vectors on every machine; conversions to 64-bit integers are not.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import math
 import numpy as np
 
 from gapmf.kernels.gibbs_layout import next_lane
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.jit import inlined, inner, kernel
 from gapmf.kernels.random import U
 
 f4 = np.float32
@@ -33,14 +30,14 @@ ONE = u4(1)
 FUSE = {"contract"}
 
 
-@kernel()
+@inner()
 def clear(out, n):
     """out[:n] = 0."""
     for i in range(U(n)):
         out[i] = 0
 
 
-@kernel(fastmath=FUSE)
+@inner(fastmath=FUSE)
 def add_up(total, at, n, tile, row, stride, a, b, c, d):
     """total[at + i] += a × (this row of the tile)[i] + b × (the next)[i] + … ."""
     at = U(at)
@@ -57,7 +54,7 @@ def add_up(total, at, n, tile, row, stride, a, b, c, d):
         total[at + i] = z
 
 
-@kernel(fastmath=FUSE)
+@inner(fastmath=FUSE)
 def step(cum, n, tile, row, a):
     """cum += a × (this row of the tile)."""
     row = U(row)
@@ -66,43 +63,39 @@ def step(cum, n, tile, row, a):
         cum[i] += a * tile[row + i]
 
 
-@kernel()
-def keep(cum, lane, n, token, at, kept, row):
-    """How many of the lanes' tokens reach cum, a token a lane; each adds 1 to its lane's count."""
+@inner()
+def count_beyond(cum, lane, n, token, at, beyond, row):
+    """beyond[row + i] += 1 for lanes lane … lane + n whose token reaches cum."""
     lane, at = U(lane), U(at)
     row = U(row) + lane
-    total = u4(0)
     for j in range(U(n)):
         i = U(j)
-        reaches = u4(token[at + i] >= cum[lane + i])
-        kept[row + i] = u4(kept[row + i] + reaches)
-        total = u4(total + reaches)
-    return total
+        beyond[row + i] = u4(beyond[row + i] + u4(token[at + i] >= cum[lane + i]))
 
 
-@kernel()
+@inner()
 def invert(total, n, least, out, row):
     """out[row + i] = 1/total[i]; where the total is below `least`, 0, and the total becomes -1.
 
-    Gives the number of the latter.
+    Return the number of the latter.
     """
     row = U(row)
-    faint = u4(0)
+    n_below = u4(0)
     for j in range(U(n)):
         i = U(j)
         t = total[i]
         below = t < least
-        faint = u4(faint + u4(below))
+        n_below = u4(n_below + u4(below))
         out[row + i] = f4(0) if below else f4(1) / t
         total[i] = f4(-1) if below else t
-    return faint
+    return n_below
 
 
-@kernel()
+@inner()
 def scale_uniforms(words, word, total, lane, n, out):
     """out[word + i] = u total[lane + i], with u in (0, 1] from words[word + i].
 
-    Down to 2⁻³², in steps of 2⁻²⁴ near 1; 1 itself comes once in 2²⁵ times, see `pull_back`.
+    u goes down to 2⁻³², in steps of 2⁻²⁴ near 1. It is 1 once in 2²⁵ times: see `pull_back`.
     """
     word, lane = U(word), U(lane)
     for j in range(U(n)):
@@ -111,11 +104,11 @@ def scale_uniforms(words, word, total, lane, n, out):
         out[word + i] = u * total[lane + i]
 
 
-@kernel(fastmath=FUSE)
+@inner(fastmath=FUSE)
 def tally_1(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
-    """How many tokens reach beyond each of four components; cum moves on by these.
+    """Count the tokens that fall beyond each of four components; cum moves on by these.
 
-    Lanes lane … lane + n, a token each: token[at + i].
+    Lanes lane … lane + n have a token each: token[at + i].
     """
     n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
     lane, at = U(lane), U(at)
@@ -138,7 +131,7 @@ def tally_1(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     return n_a, n_b, n_c, n_d
 
 
-@kernel(fastmath=FUSE)
+@inner(fastmath=FUSE)
 def tally_2(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     """`tally_1` for lanes with two tokens: token[at + i] and token[at + n + i]."""
     n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
@@ -163,7 +156,7 @@ def tally_2(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     return n_a, n_b, n_c, n_d
 
 
-@kernel(fastmath=FUSE)
+@inner(fastmath=FUSE)
 def tally_4(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     """`tally_1` for lanes with four tokens."""
     n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
@@ -194,28 +187,28 @@ def tally_4(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
 SHIFT = 1.5 * 2.0**52
 
 
-@kernel()
+@inlined
 def round_half_up(x):
-    """x rounded to a whole number; any size."""
+    """Round x, of any size, to a whole number."""
     return math.floor(x + 0.5)
 
 
-@kernel()
-def add_activations(desk_g, scales, g):
-    """g_k += desk_g_k: in its units, and what they leave in finer ones."""
-    K = desk_g.size
+@inner()
+def add_activations(drawn, scales, g):
+    """Add the activations of a sample to g: in its units, and the remainder in finer ones."""
+    K = drawn.size
     for k in range(K):
-        x = desk_g[k] * scales.g[k]
+        x = drawn[k] * scales.g[k]
         high = round_half_up(x)
         g[k] += high
         g[K + k] += round_half_up((x - high) * scales.g_low)
 
 
-@kernel()
+@inner()
 def _add_rows(c, row, n, w, h, a, b, factor_a, factor_b):
     """c_k += factor_a w_k h_k + factor_b w_k h_k, each rounded, from `row` in flat c and w.
 
-    The h of two samples, from a and b in flat h: c_k is fetched and stored once for both.
+    The two h, from a and b in flat h, are of two samples: c_k is fetched and stored once for both.
     """
     row, a, b = U(row), U(a), U(b)
     for j in range(U(n)):
@@ -226,37 +219,37 @@ def _add_rows(c, row, n, w, h, a, b, factor_a, factor_b):
         c[row + k] += ((x + SHIFT) - SHIFT) + ((y + SHIFT) - SHIFT)
 
 
-@kernel()
-def keep_one(n, lanes, columns, inverse, h, kept):
-    """v_f / [Wh]_f of every entry of sample n, and its h, for `add_by_feature`."""
+@inner()
+def defer(n, lanes, columns, inverse, h, deferred):
+    """Store v_f / [Wh]_f of every entry of sample n, and its h, for `add_by_feature`."""
     four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
     for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
         v = lanes.entry_count[i]
-        lane, four, two, one = next_lane(v, lanes.heavy, four, two, one)
-        kept.ratio[columns.place[i]] = v * inverse[lane] if lane >= 0 else 0.0
+        lane, four, two, one = next_lane(v, lanes.largest, four, two, one)
+        deferred.ratio[columns.place[i]] = v * inverse[lane] if lane >= 0 else 0.0
     row = n * h.size
     for k in range(h.size):
-        kept.h[row + k] = h[k]
+        deferred.h[row + k] = h[k]
 
 
 @kernel()
-def add_by_feature(first, last, columns, kept, rows, scales, K4, c):
+def add_by_feature(first, last, columns, deferred, rows, scales, K4, c):
     """c_f += v_f w_f ∘ h / [Wh]_f over all samples, features first … last: Eq. 40.
 
-    By feature rather than by sample: c_f and w_f stay where they are while it lasts, and only h
-    is fetched. Heavy and faint counts have ratio 0 here: they were added singly.
+    By feature rather than by sample: c_f and w_f stay in the first cache, and only h is fetched.
+    Large and underflowing counts have ratio 0 here: they were added before.
     """
     for f in range(first, last):
         last_entry = columns.start[f + 1]
         for i in range(columns.start[f], last_entry, 2):
             j = min(i + 1, last_entry - 1)
             a, b = np.int64(columns.sample[i]) * K4, np.int64(columns.sample[j]) * K4
-            factor_a = scales[f] * np.float64(kept.ratio[i])
-            factor_b = scales[f] * np.float64(kept.ratio[j]) if j > i else 0.0
-            _add_rows(c, f * K4, K4, rows, kept.h, a, b, factor_a, factor_b)
+            factor_a = scales[f] * np.float64(deferred.ratio[i])
+            factor_b = scales[f] * np.float64(deferred.ratio[j]) if j > i else 0.0
+            _add_rows(c, f * K4, K4, rows, deferred.h, a, b, factor_a, factor_b)
 
 
-@kernel()
+@inner()
 def _add_ratios(c, row, n, tile, ratios, lane, stride, factor):
     """c_k += factor w_k Σ_j h_k / [Wh], rounded, for the n components from `row` in flat c."""
     row, o, stride = U(row), U(lane), U(stride)
@@ -266,20 +259,20 @@ def _add_ratios(c, row, n, tile, ratios, lane, stride, factor):
         o += stride
 
 
-@kernel()
+@inner()
 def add_expectations(n, lanes, stride, scales, K4, tile, ratios, c):
     """c_f += v_f w_f ∘ Σ_j h / [Wh]_f for sample n: Eq. 40."""
     four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
     for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
         v = lanes.entry_count[i]
-        lane, four, two, one = next_lane(v, lanes.heavy, four, two, one)
+        lane, four, two, one = next_lane(v, lanes.largest, four, two, one)
         if lane >= 0:
             f = np.int64(lanes.entry_feature[i])
             _add_ratios(c, f * K4, K4, tile, ratios, lane, stride, v * scales[f])
 
 
-@kernel()
-def add_draws(n, n_draws, lanes, stride, K, K4, kept, c):
+@inner()
+def add_draws(n, n_draws, lanes, stride, K, K4, beyond, c):
     """c_f += Σ_j c_fn^(j) for the lanes of sample n, from how many tokens fell beyond each k."""
     start = lanes.start[n]
     fours, twos = lanes.fours[n], lanes.twos[n]
@@ -288,6 +281,6 @@ def add_draws(n, n_draws, lanes, stride, K, K4, kept, c):
         row = np.int64(lanes.feature[start + i]) * K4
         before = n_draws * tokens
         for k in range(K):
-            beyond = np.int64(kept[k * stride + i])
-            c[row + k] += before - beyond
-            before = beyond
+            after = np.int64(beyond[k * stride + i])
+            c[row + k] += before - after
+            before = after

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.jit import inner, kernel
 
 _HUGE, _TINY = 1e100, 1e-100
 _LOG_HUGE = math.log(_HUGE)
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def recurrence(a, b, m):
     """A_n and B_n of the module's recurrence, and the ratios of norms h_n / h_{n−1}."""
     s = a + b
@@ -37,7 +38,7 @@ def recurrence(a, b, m):
     return A, B, ratio
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _polish(u, A, B):
     """The root of q_m next to u, by Newton; it stops when the steps no longer shrink."""
     previous = math.inf
@@ -61,7 +62,7 @@ def _polish(u, A, B):
     return u
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _next(p, d, a, b_u, ratio):
     """q_{n+1} and its difference, over √h_{n+1}, from those of n."""
     d = a * d - b_u * p
@@ -70,7 +71,7 @@ def _next(p, d, a, b_u, ratio):
     return p * norm, d * norm
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _log_weight(u, A, B, ratio):
     """log of Christoffel's 1 / Σ_{n<m} q_n(u)² / h_n, a sum of positive terms."""
     p, d = 1.0, 0.0  # q_n and its difference, over √h_n
@@ -85,7 +86,7 @@ def _log_weight(u, A, B, ratio):
     return -(math.log(total) + log_scale)
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def refine(guess, a, b):
     """Nodes u, complements 1 − u and log-weights of the rule, from eigenvalues as guesses."""
     m = guess.size
@@ -108,7 +109,7 @@ def refine(guess, a, b):
     return nodes, complements, log_weights
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def _log_coefficients(a, b, ratio):
     """E[p_n log u] and E[p_n log(1 − u)] under Beta(a, b), for orthonormal p_n with p_n(0) > 0.
 
@@ -129,7 +130,7 @@ def _log_coefficients(a, b, ratio):
     return near, far
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _expand(u, A, B, ratio, near, far):
     """Σ_n near_n p_n(u) and Σ_n far_n p_n(u), both over n < m."""
     p, d = 1.0, 0.0
@@ -141,7 +142,7 @@ def _expand(u, A, B, ratio, near, far):
     return x, y
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def projected_logs(nodes, complements, a, b):
     """log u and log(1 − u) less their means, as polynomials of degree m − 1, at the m nodes.
 

@@ -1,11 +1,9 @@
-"""The inner loops of sequential Monte Carlo, each a straight line over the particles.
+"""Particles of sequential Monte Carlo: their arrays, inner loops and Gibbs moves (Eqs. 38 to 40).
 
-Matrices (components × particles) are flat, a row every P numbers; P is a multiple of four. K4 is
-K, rounded up to a multiple of four: components come four at a time, padded with zeros in p.
-Offsets are unsigned and arrays are never sliced: LLVM then vectorises each of these loops, and
-no reference is counted.
-
-How particles move: a Gibbs sweep over the tokens that they have seen (Eqs. 38 to 40).
+Matrices (components × particles) are flat, with rows P apart; P is a multiple of four. K4 is K,
+rounded up to a multiple of four: components come four at a time, padded with zeros in p. Offsets
+are unsigned and arrays are never sliced: LLVM then vectorises each of these loops. A move is a
+Gibbs sweep over all tokens that the particles have seen.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.kernels.gibbs_loops import FUSE, add_up
-from gapmf.kernels.jit import kernel
-from gapmf.kernels.random import LOW, SHIFT, U, binomial, fill, gamma, join, pair, uniform
+from gapmf.kernels.gibbs_loops import FUSE, add_up, clear
+from gapmf.kernels.jit import inlined, inner
+from gapmf.kernels.random import LOW, SHIFT, U, binomial, fill, gamma, join, log_gamma
 
 N_WORDS = 2048  # words drawn at once: they stay in the first cache
 UNIT = 2.0**-31
@@ -29,7 +27,7 @@ ONE, EIGHT = u4(1), u4(8)
 
 
 class Particles(NamedTuple):
-    """Room to work on one sample with P particles, K components and J entries."""
+    """The arrays for one sample with P particles, K components and J entries."""
 
     shape: NDArray[np.float64]
     """(K4 × P): α_k + L_k, where L_k are the tokens that the component has so far."""
@@ -77,11 +75,11 @@ class Particles(NamedTuple):
     batch: NDArray[np.int64]
     """(J,): those that they are seeing."""
     offset: NDArray[np.float64]
-    """(J,): what makes the tokens of different entries take turns."""
+    """(J,): what makes the tokens of different entries alternate."""
 
 
 def make_particles(n_particles: int, K: int, n_entries: int) -> Particles:
-    """Room for samples of at most so many entries."""
+    """Make arrays for samples of at most so many entries."""
     P, K4 = n_particles, -(-K // 4) * 4
     f8, f4 = np.float64, np.float32
     return Particles(
@@ -114,18 +112,18 @@ def make_particles(n_particles: int, K: int, n_entries: int) -> Particles:
     )
 
 
-@kernel()
+@inner()
 def tick(stream, clock):
-    """The address of the next block of words of a stream: (key, name) of 64 bits each."""
+    """Give the address of the next block of words of a stream: (key, name) of 64 bits each."""
     key, name = stream
     block = clock[0]
     clock[0] = block + U(1)
     return block & LOW, name & LOW, name >> SHIFT, key & LOW, key >> SHIFT
 
 
-@kernel()
+@inner()
 def take_words(stream, words, clock, P):
-    """Where P fresh words begin in `words`."""
+    """Give where P new words begin in `words`."""
     cursor = clock[1]
     if cursor + U(P) > U(words.size):
         fill(words, words.size // 4, tick(stream, clock))
@@ -134,7 +132,7 @@ def take_words(stream, words, clock, P):
     return cursor
 
 
-@kernel()
+@inner()
 def put(out, at, n, value):
     """out[at:at + n] = value."""
     at = U(at)
@@ -142,7 +140,7 @@ def put(out, at, n, value):
         out[at + U(i)] = value
 
 
-@kernel()
+@inner()
 def place(token, words, cursor, total, P):
     """token = u × total in double precision, with u in (0, 1)."""
     cursor = U(cursor)
@@ -151,7 +149,7 @@ def place(token, words, cursor, total, P):
         token[i] = (np.float64(np.int32(words[cursor + i] >> ONE)) + 0.5) * UNIT * total[i]
 
 
-@kernel()
+@inner()
 def place_single(token, words, cursor, total, P):
     """token = u × total in single precision, with u in [0, 1) in steps of 2⁻²⁴.
 
@@ -163,8 +161,8 @@ def place_single(token, words, cursor, total, P):
         token[i] = f4(np.int32(words[cursor + i] >> EIGHT)) * UNIT_24 * total[i]
 
 
-@kernel(fastmath=FUSE)
-def pass_by(matrix, row, P, cum, token, found, one, zero, a, b, c, d):
+@inner(fastmath=FUSE)
+def count_passed(matrix, row, P, cum, token, found, one, zero, a, b, c, d):
     """found += how many of four components each token falls beyond; cum moves on by them."""
     o0 = U(row)
     o1 = o0 + U(P)
@@ -185,42 +183,42 @@ def pass_by(matrix, row, P, cum, token, found, one, zero, a, b, c, d):
         cum[i] = z
 
 
-@kernel()
+@inlined
 def find(matrix, P, p, row, K4, cum, token, found, one, zero):
     """found = the component in which each token falls, among the running sums of `add_rows`."""
-    put(cum, 0, P, zero)
-    put(found, 0, P, zero)
+    clear(cum, P)
+    clear(found, P)
     for k in range(0, K4, 4):
         o = row + k
         a, b, c, d = p[o], p[o + 1], p[o + 2], p[o + 3]
-        pass_by(matrix, k * P, P, cum, token, found, one, zero, a, b, c, d)
+        count_passed(matrix, k * P, P, cum, token, found, one, zero, a, b, c, d)
 
 
-@kernel()
-def give(shape, P, found):
+@inner()
+def add_found(shape, P, found):
     """α_k + L_k grows by 1 where the token was found to fall."""
     for j in range(U(P)):
         i = U(j)
         shape[U(np.int64(found[i])) * U(P) + i] += 1.0
 
 
-@kernel()
+@inner()
 def add_rows(total, P, matrix, p, row, K4):
     """total = Σ_k p_k (row k of a matrix), where p_0 is p[row]."""
-    put(total, 0, P, 0)
+    clear(total, P)
     for k in range(0, K4, 4):
         o = row + k
         add_up(total, 0, P, matrix, k * P, P, p[o], p[o + 1], p[o + 2], p[o + 3])
 
 
-@kernel()
+@inner()
 def scale(weight, factor, P):
     """weight *= factor."""
     for j in range(U(P)):
         weight[j] *= factor
 
 
-@kernel()
+@inner()
 def multiply(weight, total, P):
     """weight *= total; Σ weight and Σ weight², four sums at a time."""
     a = b = c = d = 0.0
@@ -249,13 +247,13 @@ LEAST = 1e-280  # a smaller activation would be 0 in products; it makes no diffe
 LEAST_SINGLE = 1e-36  # the same in single precision
 
 
-@kernel()
+@inlined
 def padded(K):
-    """K, rounded up to a multiple of four."""
+    """Round K up to a multiple of four."""
     return (K + 3) // 4 * 4
 
 
-@kernel()
+@inner()
 def draw_activations(stream, K, at):
     """g_k ~ Gamma(α_k + L_k, 1) for every particle, L being its parent's: Eq. 38."""
     P = at.weight.size
@@ -273,17 +271,15 @@ def draw_activations(stream, K, at):
             if shape >= 1.0:
                 at.g[o] = gamma(shape, first, second, U(o), more)
             else:
-                word, _ = pair(o, small)
-                log_g = math.log(gamma(shape + 1.0, first, second, U(o), more))
-                log_g += math.log(uniform(word)) / shape
-                at.g[o] = max(LEAST, math.exp(log_g))
+                g = math.exp(log_gamma(shape, first, second, U(o), more, small))
+                at.g[o] = g if g > LEAST else LEAST
 
 
-@kernel()
+@inner()
 def scale_activations(K, at):
     """h = g, each particle's scaled to a maximum of 1, in single precision."""
     P = at.weight.size
-    put(at.total, 0, P, 0.0)
+    clear(at.total, P)
     for k in range(K):
         for i in range(P):
             at.total[i] = max(at.total[i], at.g[k * P + i])
@@ -292,9 +288,9 @@ def scale_activations(K, at):
             at.h[k * P + i] = np.float32(max(LEAST_SINGLE, at.g[k * P + i] / at.total[i]))
 
 
-@kernel()
+@inner()
 def share_batch(j, m, K, index, address, at):
-    """m tokens of entry j among the components of each particle, by conditional binomials."""
+    """Share m tokens of entry j among each particle's components, by conditional binomials."""
     P, K4 = at.weight.size, padded(K)
     for i in range(P):
         rest = 0.0
@@ -313,22 +309,22 @@ def share_batch(j, m, K, index, address, at):
     return index
 
 
-@kernel()
+@inner()
 def share_tokens(m, p, row, K4, P, h, shape, total, cum, token, found, words, clock, stream):
-    """m tokens of an entry, one by one, given h.
+    """Share m tokens of an entry, one by one, given h.
 
-    The arrays come one by one too: to pass all of `Particles` on takes as long as a token.
+    To pass all of `Particles` on would take as long as a token does, so arrays come one by one.
     """
     add_rows(total, P, h, p, row, K4)
     for _ in range(m):
         place_single(token, words, take_words(stream, words, clock, P), total, P)
         find(h, P, p, row, K4, cum, token, found, f4(1), f4(0))
-        give(shape, P, found)
+        add_found(shape, P, found)
 
 
-@kernel()
+@inner()
 def reallocate(stream, J, K, at):
-    """L given g, for all tokens seen so far."""
+    """Draw L given g, for all tokens seen so far."""
     P, K4 = at.weight.size, padded(K)
     scale_activations(K, at)
     address = tick(stream, at.clock)
@@ -346,8 +342,8 @@ def reallocate(stream, J, K, at):
             )  # fmt: skip
 
 
-@kernel()
+@inlined
 def move(stream, J, K, at):
-    """A Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
+    """Do a Gibbs sweep: g given the parent's L, then L given g for all tokens seen so far."""
     draw_activations(stream, K, at)
     reallocate(stream, J, K, at)

@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.jit import inner, kernel
 
 _NEGLIGIBLE = 1e-280  # below this, denormal numbers would cost time and add nothing
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def interleave(counts):
     """The order in which tokens are added: every feature's spread evenly over the whole.
 
@@ -41,7 +42,7 @@ def interleave(counts):
     return feature[np.argsort(key, kind="mergesort")]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def _binomials(n, D):
     """choose[i, d] = C(i+d, d) for i ≤ n, d ≤ D."""
     choose = np.ones((n + 1, D + 1), dtype=np.int64)
@@ -51,7 +52,7 @@ def _binomials(n, D):
     return choose
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _rank(L, n, choose):
     """The number of tuples with sum ≤ n that come before L in lexicographic order."""
     D = L.size
@@ -64,7 +65,7 @@ def _rank(L, n, choose):
     return rank
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def rows_of_simplex(n, K):
     """The rows of the array for up to n tokens: their tuples, sums, places and neighbours.
 
@@ -101,7 +102,7 @@ def rows_of_simplex(n, K):
     return tuples, sums, start, before
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _grow_row(row, last, scale_last, inner, scale_inner, out):
     """out[i] = s_K (a_K − i) row[i] + s_{K−1} (a_{K−1} + i) row[i−1]."""
     out[0] = scale_last * last * row[0]
@@ -109,13 +110,13 @@ def _grow_row(row, last, scale_last, inner, scale_inner, out):
         out[i] = scale_last * (last - i) * row[i] + scale_inner * (inner + i) * row[i - 1]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _add_row(weight, row, out):
     for i in range(row.size):
         out[i] += weight * row[i]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _store_row(out, row):
     total = 0.0
     for i in range(row.size):
@@ -126,7 +127,7 @@ def _store_row(out, row):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def grow(b, feature, p, alpha, n, tuples, sums, start, before):
     """Fill b with the law of L given the tokens `feature`; return log Σ_L b(L), unscaled.
 
@@ -161,11 +162,11 @@ def grow(b, feature, p, alpha, n, tuples, sums, start, before):
     return log_total
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def log_totals(indptr, indices, counts, p, alpha):
     """log Σ_L b(L) for each row of a block of samples (CSR), in one array reused by all."""
     N = indptr.size - 1
-    n = 0
+    n = np.int64(0)  # not a literal, for which callees would be compiled once more
     for s in range(N):
         n = max(n, counts[indptr[s] : indptr[s + 1]].sum())
     tuples, sums, start, before = rows_of_simplex(n, alpha.size)
@@ -179,7 +180,7 @@ def log_totals(indptr, indices, counts, p, alpha):
     return result
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _add_margins(b, n, weight, tuples, sums, start, sizes):
     """Add the laws of each L_k, from the law b of L given n tokens, times a weight."""
     D = tuples.shape[1]
@@ -201,7 +202,7 @@ def _add_margins(b, n, weight, tuples, sums, start, sizes):
             sizes[d, tuples[r, d]] += whole
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def add_sizes(indptr, indices, counts, weights, p, alpha, sizes):
     """Add to sizes (K, largest |v| + 1) the law of each L_k given each row of a block (CSR).
 

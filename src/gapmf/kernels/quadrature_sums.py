@@ -1,10 +1,9 @@
-"""Sums over the nodes of a product rule on the simplex, many samples at once.
+"""Likelihoods and posterior expectations: sums over the nodes of a product rule on the simplex.
 
-Posterior expectations over the simplex, by the same nodes as the likelihood.
-
-Given v, the weight of node θ_j is q_j ∝ w_j Π_f (Σ_k p_fk θ_jk)^{v_f}. Two passes: the first
-finds the normaliser of each sample, and the largest weight in each chunk of nodes; the second
-adds up expectations, visiting only the chunks that matter to a sample (few, at large counts).
+Given v, the weight of node θ_j is q_j ∝ w_j Π_f (Σ_k p_fk θ_jk)^{v_f}. The likelihood needs the
+sum of these weights. Expectations take two passes. The first finds the normaliser of each sample,
+and the largest weight in each chunk of nodes. The second adds up expectations over the chunks that
+matter to a sample (few, at large counts). A chunk of nodes is computed once for many samples.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from gapmf.kernels.jit import inner, kernel
 
 CHUNK = 256  # nodes at a time; fixed, so that a sample's bits do not depend on its company
 NEGLIGIBLE = 60.0  # terms e^-60 of the largest add nothing to 1e-16, however many there are
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
     """Nodes θ (K, CHUNK) and log-weights of the product rule, from node `first` on.
 
@@ -56,7 +56,7 @@ def fill_nodes(first, nodes, complements, log_weights, theta, log_w):
         log_w[j] = weight + log_weights[sticks - 1, i]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_logs(first, logs, log_theta):
     """log θ (K, CHUNK) at the nodes of `fill_nodes`, from log u and log(1 − u), (2, K−1, m)."""
     _, sticks, m = logs.shape
@@ -71,40 +71,40 @@ def fill_logs(first, logs, log_theta):
                 log_theta[rest, j] += logs[1, k, digit]
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def add_scaled(weight, row, out):
     """out += weight · row, in a loop of its own: so it vectorises."""
     for j in range(out.size):
         out[j] += weight * row[j]
 
 
-@njit(cache=True, nogil=True)
-def log_in_place(row):
-    """row ← log row."""
+@inner(_nrt=True)
+def fill_log(row, out):
+    """out = log row."""
     for j in range(row.size):
-        row[j] = math.log(row[j])
+        out[j] = math.log(row[j])
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_rates(p, theta, rates, log_rates):
     """Σ_k p_fk θ_k and its logarithm, (F, CHUNK); p (F, K) has no zero rows."""
     for f in range(p.shape[0]):
         rates[f, :] = 0.0
         for k in range(p.shape[1]):
             add_scaled(p[f, k], theta[k], rates[f])
-        log_rates[f, :] = rates[f]
-        log_in_place(log_rates[f])
+        fill_log(rates[f], log_rates[f])
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def fill_exponents(log_w, indices, counts, log_rates, out):
     """log w_j + Σ_f v_f log (Pθ_j)_f for one sample, (CHUNK,)."""
-    out[:] = log_w
+    for j in range(out.size):
+        out[j] = log_w[j]
     for i in range(indices.size):
         add_scaled(float(counts[i]), log_rates[indices[i]], out)
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def largest(values):
     """The maximum."""
     top = values[0]
@@ -113,7 +113,7 @@ def largest(values):
     return top
 
 
-@njit(cache=True, nogil=True)
+@kernel(_nrt=True)
 def expectations(indptr, indices, counts, p, nodes, complements, log_weights, tops):
     """E[Π_f (Σ_k p_fk θ_k)^{v_f}] over the product rule for θ, as total · e^top, both (N,).
 
@@ -147,7 +147,7 @@ def expectations(indptr, indices, counts, p, nodes, complements, log_weights, to
 _NEGLIGIBLE = 45.0  # weights below e^-45 are left out: 3e-20 each
 
 
-@njit(cache=True, nogil=True)
+@inner(_nrt=True)
 def _weights(exponent, top, total, q):
     """q_j = e^(exponent_j − top) / total: they sum to one, however large the exponents."""
     for j in range(CHUNK):
@@ -155,7 +155,7 @@ def _weights(exponent, top, total, q):
         q[j] = math.exp(z) / total if z > -_NEGLIGIBLE else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@inner(fastmath={"reassoc", "contract"})
 def _dot(a, b):
     total = 0.0
     for j in range(a.size):
@@ -163,7 +163,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@inner(fastmath={"reassoc", "contract"}, error_model="python")  # so it is not vectorised
 def _dot_over(a, b, c):
     """Σ_j a_j b_j / c_j"""
     total = 0.0
@@ -172,34 +172,42 @@ def _dot_over(a, b, c):
     return total
 
 
-@njit(cache=True, nogil=True)
 def _first_pass(indptr, indices, counts, p, nodes, complements, log_weights):
-    """The normaliser of each sample as total · e^top, both (N,), and where chunks matter."""
+    """Give each sample's normaliser as total · e^top, both (N,), and which chunks matter to it."""
     sticks, m = nodes.shape
     tops = np.empty((-(-(m**sticks) // CHUNK), indptr.size - 1))
     top, total = expectations(indptr, indices, counts, p, nodes, complements, log_weights, tops)
-    return top, total, tops > top - _NEGLIGIBLE
+    matters = tops > top - _NEGLIGIBLE
+    return top, total, matters, np.flatnonzero(matters.any(axis=1))
 
 
-@njit(cache=True, nogil=True)
 def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, logs):
-    """What an EM needs of a block, summed over its samples.
+    """Give what an EM needs of a block, summed over its samples.
 
     Returns top and total (N,), with E[Π_f (Pθ)_f^{v_f}] = total · e^top; ratio (F, K) =
     Σ_n weights_n v_fn E[θ_k / (Pθ)_f | v_n]; and log_theta (K,) = Σ_n weights_n E[log θ_k | v_n],
     or zero when `logs` has no entries.
     """
+    block, rule = (indptr, indices, counts), (nodes, complements, log_weights)
+    first = _first_pass(*block, p, *rule)
+    ratio, log_theta = np.zeros(p.shape), np.zeros(p.shape[1])
+    _add_sums(*block, weights, p, *rule, logs, *first, ratio, log_theta)
+    return *first[:2], ratio, log_theta
+
+
+@kernel(_nrt=True)
+def _add_sums(
+    indptr, indices, counts, weights, p, nodes, complements, log_weights, logs, top, total,
+    matters, chunks, ratio, log_theta,
+):  # fmt: skip
+    """Do the second pass of `sums`."""
     N, (F, K) = indptr.size - 1, p.shape
-    top, total, matters = _first_pass(indptr, indices, counts, p, nodes, complements, log_weights)
     theta, rates, log_rates = np.empty((K, CHUNK)), np.empty((F, CHUNK)), np.empty((F, CHUNK))
     log_w, exponent, q = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
-    mass = np.empty((F, CHUNK))  # Σ_n weights_n v_fn q_nj: K enters once a chunk, not a sample
-    ratio = np.zeros((F, K))
+    mass = np.empty((F, CHUNK))  # Σ_n weights_n v_fn q_nj: K enters per chunk, not per sample
     wanted = logs.shape[0] > 0
-    plain, log_nodes, log_theta = np.empty(CHUNK), np.empty((K, CHUNK)), np.zeros(K)
-    for c in range(matters.shape[0]):
-        if not matters[c].any():
-            continue
+    plain, log_nodes = np.empty(CHUNK), np.empty((K, CHUNK))
+    for c in chunks:
         fill_nodes(c * CHUNK, nodes, complements, log_weights, theta, log_w)
         fill_rates(p, theta, rates, log_rates)
         mass[:] = 0.0
@@ -219,25 +227,32 @@ def sums(indptr, indices, counts, weights, p, nodes, complements, log_weights, l
             fill_logs(c * CHUNK, logs, log_nodes)
             for k in range(K):
                 log_theta[k] += _dot(plain, log_nodes[k])
-    return top, total, ratio, log_theta
 
 
-@njit(cache=True, nogil=True)
 def moments(indptr, indices, counts, p, nodes, complements, log_weights):
-    """Posterior moments sample by sample.
+    """Give posterior moments sample by sample.
 
     Returns theta (N, K); theta2 (N, K, K), the means of θ_k θ_l; and ratio (entries, K), the
     means of θ_k / (Pθ)_f for each stored count.
     """
+    block, rule = (indptr, indices, counts), (nodes, complements, log_weights)
+    N, K = indptr.size - 1, p.shape[1]
+    result = np.zeros((N, K)), np.zeros((N, K, K)), np.zeros((indices.size, K))
+    _add_moments(*block, p, *rule, *_first_pass(*block, p, *rule), *result)
+    return result
+
+
+@kernel(_nrt=True)
+def _add_moments(
+    indptr, indices, counts, p, nodes, complements, log_weights, top, total, matters, chunks,
+    means, second, ratio,
+):  # fmt: skip
+    """Do the second pass of `moments`."""
     N, (F, K) = indptr.size - 1, p.shape
-    top, total, matters = _first_pass(indptr, indices, counts, p, nodes, complements, log_weights)
     theta, rates, log_rates = np.empty((K, CHUNK)), np.empty((F, CHUNK)), np.empty((F, CHUNK))
     log_w, exponent, q = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
-    means, second = np.zeros((N, K)), np.zeros((N, K, K))
-    ratio = np.zeros((indices.size, K))
-    for c in range(matters.shape[0]):
-        if not matters[c].any():
-            continue
+    weighted = np.empty(CHUNK)
+    for c in chunks:
         fill_nodes(c * CHUNK, nodes, complements, log_weights, theta, log_w)
         fill_rates(p, theta, rates, log_rates)
         for s in range(N):
@@ -246,10 +261,12 @@ def moments(indptr, indices, counts, p, nodes, complements, log_weights):
                 fill_exponents(log_w, indices[lo:hi], counts[lo:hi], log_rates, exponent)
                 _weights(exponent, top[s], total[s], q)
                 for k in range(K):
-                    weighted = q * theta[k]
-                    means[s, k] += weighted.sum()
+                    mean = 0.0
+                    for j in range(CHUNK):
+                        weighted[j] = q[j] * theta[k, j]
+                        mean += weighted[j]
+                    means[s, k] += mean
                     for k2 in range(K):
                         second[s, k, k2] += _dot(weighted, theta[k2])
                     for i in range(lo, hi):
                         ratio[i, k] += _dot_over(q, theta[k], rates[indices[i]])
-    return means, second, ratio

@@ -1,18 +1,17 @@
-"""Random words by counter: Philox4x32 with ten rounds.
+"""Random variates by address: Philox4x32 with ten rounds, and what is made of its words.
 
 A word is a pure function of a key and a counter, so a draw needs no state: it is addressed. The
-key is the seed; the counter says which sample, which iteration, which sweep, what for, and which
-of them. Threads, blocks and machines then draw the same numbers, in whatever order they work.
+key is the seed. The counter has the sample, the iteration, the sweep, the purpose and an index.
+Threads, blocks and machines then draw the same numbers, in any order.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). All words
-are held in 64 bits, of which the low 32 count: products then need no casts, and nothing
+Normal, Gamma and binomial variates are given their first words. When they need more they take
+them at their own index, which they count up. The index of a Gamma variate has the component in
+its low 20 bits and counts above them.
+
+All words are held in 64 bits, of which the low 32 count: products then need no casts, and nothing
 overflows when the code runs uncompiled.
 
-Normal, Gamma and binomial variates, each from words at an address of its own.
-
-A draw that needs more words than it was given takes them from (index, `at`) and gives back the
-index after it; nothing else is kept between calls. The index of a Gamma has the component's
-number in its low 20 bits and counts above them; that of a binomial just counts.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import math
 
 import numpy as np
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.jit import inlined, inner
 
 U = np.uint64
 LOW = U(0xFFFFFFFF)
@@ -36,15 +35,15 @@ TOKENS = U(0)
 ACTIVATIONS = U(1)
 RETRIES = U(2)
 SMALL_SHAPES = U(3)
-SINGLY = U(4)
+SEPARATE = U(4)
 PURPOSES = U(8)
 
 TWO_POW_MINUS_52 = 2.0**-52
 
 
-@kernel(inline="always")  # LLVM alone would not, and `fill` be scalar
+@inlined  # LLVM alone would not, and `fill` would not be vectorised
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four words at counter (c0, c1, c2, c3) under key (k0, k1).
+    """Give the four words at counter (c0, c1, c2, c3) under key (k0, k1).
 
     The masks, idle though they are, tell the compiler that products fit in 64 bits.
     """
@@ -62,9 +61,9 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@kernel()
+@inlined
 def address(seed, iteration, sample, sweep, purpose):
-    """Where draws are found: all but the first word of a counter, and the key."""
+    """Give all words of a counter but the first, and the key."""
     return (
         (U(sweep) * PURPOSES + purpose) & LOW,
         U(sample) & LOW,
@@ -74,12 +73,12 @@ def address(seed, iteration, sample, sweep, purpose):
     )
 
 
-@kernel()
+@inner()
 def fill(words, n, at):
-    """4n words: those of index t, for t < n, at words[t], words[n + t], … .
+    """Fill 4n words: those of index t < n are words[t], words[n + t], … .
 
-    Unsigned offsets into one array: with signed ones, or with slices, this loop is not
-    vectorised.
+    Offsets are unsigned and go into one array. With signed ones, or with slices, this loop is
+    not vectorised.
     """
     c1, c2, c3, k0, k1 = at
     second, third, fourth = U(n), U(2 * n), U(3 * n)
@@ -92,23 +91,23 @@ def fill(words, n, at):
         words[fourth + t] = d
 
 
-@kernel()
+@inlined
 def join(a, b):
-    """Two words as one of 64 bits."""
+    """Join two words to one of 64 bits."""
     return (U(a) << SHIFT) | U(b)
 
 
-@kernel()
+@inner()
 def pair(index, at):
-    """The two words of 64 bits that an index has."""
+    """Give the two words of 64 bits at an index (uint64)."""
     c1, c2, c3, k0, k1 = at
-    a, b, c, d = philox(U(index), c1, c2, c3, k0, k1)
+    a, b, c, d = philox(index, c1, c2, c3, k0, k1)
     return join(a, b), join(c, d)
 
 
-@kernel()
+@inlined
 def uniform(word):
-    """A number in (0, 1) from 64 bits: never 0, so that its logarithm is finite."""
+    """Make a number in (0, 1) of 64 bits. It is never 0, so its logarithm is finite."""
     return (np.float64(np.int64(word >> U(12))) + 0.5) * TWO_POW_MINUS_52
 
 
@@ -139,9 +138,9 @@ HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 FEW = 10.0  # expected successes below which a binomial is drawn by inversion
 
 
-@kernel()
+@inner()
 def normal(word, index, at):
-    """A standard normal from 64 bits by the ziggurat, and the index after it."""
+    """Draw a standard normal from 64 bits by the ziggurat; give it and the next index."""
     while True:
         i = np.int64(word & LAYER)
         u = 2.0 * uniform(word) - 1.0
@@ -161,9 +160,9 @@ def normal(word, index, at):
             return x, index
 
 
-@kernel()
+@inner()
 def gamma(shape, first, second, index, at):
-    """Gamma(shape, 1) for shape ≥ 1 from two words of 64 bits: Marsaglia and Tsang (2000)."""
+    """Draw Gamma(shape, 1), shape ≥ 1, from two words of 64 bits: Marsaglia and Tsang (2000)."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
@@ -181,9 +180,21 @@ def gamma(shape, first, second, index, at):
         index += ONE_MORE
 
 
-@kernel()
+@inner()
+def log_gamma(shape, first, second, index, more, small):
+    """Draw the logarithm of Gamma(shape, 1) for shape < 1, which itself may underflow.
+
+    `first` and `second` are two words of 64 bits; `more` and `small` are addresses.
+    """
+    word, _ = pair(index, small)
+    return (
+        math.log(gamma(shape + 1.0, first, second, index, more)) + math.log(uniform(word)) / shape
+    )
+
+
+@inner()
 def _binomial_few(n, p, word):
-    """Binomial(n, p) for small np: inversion, going up from 0."""
+    """Draw Binomial(n, p) for small np by inversion, from 0 upwards."""
     u = uniform(word)
     odds = p / (1.0 - p)
     probability = math.exp(n * math.log1p(-p))
@@ -197,17 +208,17 @@ def _binomial_few(n, p, word):
     return x
 
 
-@kernel()
+@inner()
 def _stirling_error(n):
-    """log n! − log of Stirling's formula."""
+    """Give log n! less the logarithm of Stirling's formula."""
     if n < 16.0:
         return math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - HALF_LOG_2PI
     return (1 / 12 - (1 / 360 - (1 / 1260) / (n * n)) / (n * n)) / n
 
 
-@kernel()
+@inner()
 def _deviance(x, mean):
-    """x log(x/mean) + mean − x, without cancellation when the two are close."""
+    """Give x log(x/mean) + mean − x, without cancellation when the two are close."""
     d = (x - mean) / (x + mean)
     if abs(d) > 0.1:
         return x * math.log(x / mean) + mean - x
@@ -220,9 +231,9 @@ def _deviance(x, mean):
     return total
 
 
-@kernel()
+@inner()
 def _log_binomial(x, n, p):
-    """The log-probability of x, to a constant, for sizes up to 2⁵³: Loader (2000)."""
+    """Give the log-probability of x, to a constant, for sizes up to 2⁵³: Loader (2000)."""
     if x == 0.0:
         return n * math.log1p(-p) + HALF_LOG_2PI
     if x == n:
@@ -233,9 +244,9 @@ def _log_binomial(x, n, p):
     return value + 0.5 * (math.log(n / x) - math.log(y))
 
 
-@kernel()
+@inner()
 def _binomial_many(n, p, index, at):
-    """Binomial(n, p) for p ≤ 1/2 and np ≥ 10: transformed rejection, Hörmann (1993)."""
+    """Draw Binomial(n, p), p ≤ 1/2, np ≥ 10, by transformed rejection: Hörmann (1993)."""
     n = np.float64(n)
     spread = math.sqrt(n * p * (1.0 - p))
     b = 1.15 + 2.53 * spread
@@ -259,14 +270,14 @@ def _binomial_many(n, p, index, at):
             return np.int64(x), index
 
 
-@kernel()
+@inner()
 def binomial(n, p, index, at):
-    """Binomial(n, p) in time that does not grow with n, and the index after it."""
+    """Draw Binomial(n, p) in time that does not grow with n; give it and the next index."""
     if n <= 0 or p <= 0.0:
         return np.int64(0), index
     if p >= 1.0:
         return np.int64(n), index
-    few = min(p, 1.0 - p)
+    few = p if p <= 0.5 else 1.0 - p
     if n * few < FEW:
         word, _ = pair(index, at)
         index += ONE

@@ -2,24 +2,23 @@
 
 A particle is L, the sizes of the components after some of the tokens. The second factor of
 Eq. 31 times Π v_f! is the product, token by token, of Σ_k p_fk (α_k + L_k), averaged over what
-components the earlier tokens have; a token multiplies each particle's weight by that sum and then
-takes a component with probabilities proportional to its terms. When the weights have become
-uneven the particles are resampled. And when the tokens seen have become some more they are moved,
-each by a Gibbs sweep over all of these: h given L, then L given h. Without the moves copies would
-stay copies, and early choices stand for ever. The moves have fixed times: a move that depended on
-the weights would make the estimate biased, which resampling does not.
+components the earlier tokens have. A token multiplies each particle's weight by that sum and then
+takes a component with probabilities proportional to its terms. Particles are resampled when the
+weights are uneven. They are moved, each by a Gibbs sweep over all tokens seen, when the number of
+these has grown by some per cent: h given L, then L given h. Without moves copies would stay copies,
+and early choices would stand. The moves have fixed times: a move that depended on the weights would
+make the estimate biased, which resampling does not.
 
 Tokens come in rounds, each some per cent of what has been seen, in which every entry has its
-share: at any time the seen tokens are much like the whole. An entry with many tokens in a round
-is seen as one batch: with θ ~ Dirichlet(α + L) the weight is (Σ_k p_fk θ_k)^m, and the batch is
-shared out given θ. So the time does not grow with the count, but with its logarithm.
+share: at any time the tokens seen are much like the whole. An entry with many tokens in a round is
+seen as one batch: with θ ~ Dirichlet(α + L) the weight is (Σ_k p_fk θ_k)^m, and the batch is shared
+out given θ. So the time grows with the logarithm of the count.
 
-With a small α a component that nothing has gone to yet hardly gets a token, and particles that
-have gone different ways hardly meet again. A guide helps, sizes that a sample's components are
-expected to have: as long as tokens are to come, their part of the guide is added to α. When some
-have come the rest of it is less, and each weight is multiplied by Π_k (α_k + less)_L / (α_k +
-more)_L, (a)_L being a (a + 1) … (a + L − 1). At the end nothing of it is left. So the estimate is
-unbiased whatever the guide, and the better it is, the more even are the weights.
+With a small α a component without tokens hardly gets one, and particles in different modes stay
+there. A guide helps: sizes that a sample's components are expected to have. It is added to α, times
+the part of the tokens that are still to come. When that part falls, each weight is multiplied by
+Π_k (α_k + less)_L / (α_k + more)_L, with (a)_L = a (a + 1) … (a + L − 1). At the end nothing of the
+guide is left. So the estimate is unbiased for any guide; a better one makes more even weights.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ import math
 
 import numpy as np
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.gibbs_loops import clear
+from gapmf.kernels.jit import inlined, inner, kernel
 from gapmf.kernels.particles import (
+    add_found,
     add_rows,
     draw_activations,
     find,
-    give,
     move,
     multiply,
     padded,
@@ -55,15 +55,15 @@ LEVEL = 0.8  # the guide is made smaller when the tokens to come have become so 
 SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 
 
-@kernel()
+@inner()
 def growth(K):
-    """A round, as a part of what has been seen."""
+    """Give the size of a round, as a part of what has been seen."""
     return min(GROWTH, 0.3 / math.sqrt(K))
 
 
-@kernel()
+@inner()
 def resample(u, total, at):
-    """Systematic resampling: each particle's parent. The weights become 1."""
+    """Draw each particle's parent by systematic resampling. The weights become 1."""
     P = at.weight.size
     step = total / P
     level = u * step
@@ -78,24 +78,24 @@ def resample(u, total, at):
     put(at.weight, 0, P, 1.0)
 
 
-@kernel()
-def fine(total, squares, P):
-    """Whether the weights are even enough, and of a reasonable size, to go on with."""
+@inner()
+def is_even(total, squares, P):
+    """Whether the weights are even enough, and of a moderate size."""
     uneven = total * total < EVEN * P * squares
     return not uneven and P / SAFE < total < P * SAFE
 
 
-@kernel()
-def settle(total, squares, stream, K, at):
+@inner()
+def resample_or_rescale(total, squares, stream, K, at):
     """Resample when the weights are uneven; else rescale them.
 
-    Gives the logarithm of what was taken out of the weights, and the relative variance that
+    Return the logarithm of what was taken out of the weights, and the relative variance that
     these weights leave in the estimate.
     """
     P = at.weight.size
     mean = total / P
     if total * total < EVEN * P * squares:
-        word, _ = pair(0, tick(stream, at.clock))
+        word, _ = pair(U(0), tick(stream, at.clock))
         resample(uniform(word), total, at)
         copy_parents(K, at)
         return math.log(mean), squares / (total * total) - 1.0 / P
@@ -103,9 +103,9 @@ def settle(total, squares, stream, K, at):
     return math.log(mean), 0.0
 
 
-@kernel()
+@inner()
 def copy_parents(K, at):
-    """Every particle becomes its parent."""
+    """Copy each particle's parent to it."""
     P = at.weight.size
     for k in range(K):
         for i in range(P):
@@ -116,28 +116,28 @@ def copy_parents(K, at):
         at.parent[i] = i
 
 
-@kernel()
-def see_token(p, row, K4, P, shape, weight, total, cum, token, found, words, clock, stream):
-    """One token of an entry: the weights, then a component in every particle.
+@inner()
+def add_token(p, row, K4, P, shape, weight, total, cum, token, found, words, clock, stream):
+    """Add a token of an entry: multiply the weights, then draw its component in every particle.
 
-    Gives the sum of the weights and that of their squares.
+    Return the sum of the weights and that of their squares.
     """
     add_rows(total, P, shape, p, row, K4)
     place(token, words, take_words(stream, words, clock, P), total, P)
     find(shape, P, p, row, K4, cum, token, found, 1.0, 0.0)
-    give(shape, P, found)
+    add_found(shape, P, found)
     return multiply(weight, total, P)
 
 
-@kernel()
-def see_batches(seen, stream, J, K, at):
-    """All entries with many tokens in this round, given θ ~ Dirichlet(α + L)."""
+@inner()
+def add_batches(seen, stream, J, K, at):
+    """Add the tokens of all entries with many in this round, given θ ~ Dirichlet(α + L)."""
     P = at.weight.size
     draw_activations(stream, K, at)
     n, A = 0, 0.0
     for k in range(K):
         A += at.alpha[k]
-    put(at.token, 0, P, 0.0)  # the logarithm of the weight
+    clear(at.token, P)  # the logarithm of the weight
     for j in range(J):
         m = at.batch[j]
         if m > FEW:
@@ -166,9 +166,9 @@ def see_batches(seen, stream, J, K, at):
     return sums, top + rising, n
 
 
-@kernel()
+@inner()
 def load_sample(features, counts, p, alpha, stream, at):
-    """The sample's rows of p without the columns that are 0 in all of them; how many are left."""
+    """Store the sample's rows of p without columns of zeros; return the number of the others."""
     J, K = features.size, alpha.size
     kept = 0
     for k in range(K):
@@ -179,7 +179,7 @@ def load_sample(features, counts, p, alpha, stream, at):
                 kept += 1
                 break
     K4 = padded(kept)
-    put(at.p, 0, J * K4, 0.0)
+    clear(at.p, J * K4)
     o = 0
     for k in range(K):
         some = False
@@ -193,15 +193,15 @@ def load_sample(features, counts, p, alpha, stream, at):
         at.single_p[i] = np.float32(at.p[i])
     address = tick(stream, at.clock)
     for j in range(J):
-        word, _ = pair(j, address)
+        word, _ = pair(U(j), address)
         at.offset[j] = uniform(word)
         at.placed[j] = 0
     return kept
 
 
-@kernel()
+@inner()
 def plan_round(part, counts, at):
-    """How many tokens of each entry come next, for a part of all to be seen; the most of them."""
+    """Set how many tokens of each entry come next, up to a part of all; return the largest."""
     most = 0
     for j in range(counts.size):
         goal = np.int64(math.floor(part * counts[j] + at.offset[j]))
@@ -210,8 +210,8 @@ def plan_round(part, counts, at):
     return most
 
 
-@kernel()
-def follow(guide, K, at):
+@inner()
+def add_guide(guide, K, at):
     """Add the guide to α."""
     for k in range(K):
         at.own_alpha[k] = at.alpha[k]
@@ -219,14 +219,14 @@ def follow(guide, K, at):
         at.alpha[k] += at.guide[k]
 
 
-@kernel()
-def retreat(left, K, at):
-    """Leave only a part of the guide, and take from the weights what the rest did to them.
+@inner()
+def reduce_guide(left, K, at):
+    """Leave only a part of the guide, and correct the weights for the rest.
 
-    Gives the sums of the weights and of their squares, and the logarithm of what was taken out.
+    Return the sums of the weights and of their squares, and the logarithm of what was taken out.
     """
     P = at.weight.size
-    put(at.token, 0, P, 0.0)  # the logarithm of the weight
+    clear(at.token, P)  # the logarithm of the weight
     for k in range(K):
         old, new = at.alpha[k], at.own_alpha[k] + left * at.guide[k]
         if new < old:
@@ -246,43 +246,48 @@ def retreat(left, K, at):
     return multiply(at.weight, at.total, P), top
 
 
-@kernel()
-def adjust(total, squares, guided, to_come, stream, K, at):
-    """Whatever the weights need after some tokens: less of the guide, or other particles.
+@inner()
+def adjust(total, squares, guided, mark, seen, n, stream, J, K, at):
+    """Do what is due after some tokens: reduce the guide, resample, move.
 
-    `guided` is the part of the guide that is there, `to_come` that of the tokens. Gives the sums
-    of the weights and of their squares, what is left of the guide, the logarithm of what was
+    `guided` is the part of the guide that is left; a move is due when `mark` tokens of n have
+    been seen. Return total, squares, guided and mark as they are then, the logarithm of what was
     taken out of the weights, and the relative variance that they leave.
     """
     taken = noise = 0.0
-    if to_come <= LEVEL * guided:
-        (total, squares), taken = retreat(to_come, K, at)
-        guided = to_come
-    if to_come > 0.0 and not fine(total, squares, at.weight.size):
-        more, noise = settle(total, squares, stream, K, at)
-        taken += more
-    return total, squares, guided, taken, noise
+    P = at.weight.size
+    if n - seen <= LEVEL * n * guided or not is_even(total, squares, P):
+        to_come = (n - seen) / n
+        if to_come <= LEVEL * guided:
+            (total, squares), taken = reduce_guide(to_come, K, at)
+            guided = to_come
+        if to_come > 0.0 and not is_even(total, squares, P):
+            more, noise = resample_or_rescale(total, squares, stream, K, at)
+            taken += more
+    if mark <= seen < n:
+        mark = math.ceil(MOVE * seen)
+        move(stream, J, K, at)
+    return total, squares, guided, mark, taken, noise
 
 
-@kernel()
+@inlined
 def estimate(features, counts, p, alpha, guide, stream, at):
-    """log of an unbiased estimate of Eq. 31's second factor times Π v_f!, for one sample.
+    """Give log of an unbiased estimate of Eq. 31's second factor times Π v_f!, for one sample.
 
-    p (features, K) and alpha (K,) are the model's; features (J,), counts (J,) and guide (K,) the
-    sample's.
-    The second result is the relative variance that the estimate would have if moved particles
-    were independent: too little where they are not.
+    p (features, K) and alpha (K,) are the model's; features (J,), counts (J,) and guide (K,) are
+    the sample's. The second result is the relative variance that the estimate would have if moved
+    particles were independent: too little where they are not.
     """
     J, P = features.size, at.weight.size
     at.clock[0] = U(0)
     at.clock[1] = U(at.words.size)
     K = load_sample(features, counts, p, alpha, stream, at)
-    follow(guide, K, at)
+    add_guide(guide, K, at)
     K4 = padded(K)
     for k in range(K4):
         put(at.shape, k * P, P, at.alpha[k] if k < K else 0.0)
-        put(at.g, k * P, P, 0.0)
-        put(at.h, k * P, P, np.float32(0))
+    clear(at.g, K4 * P)
+    clear(at.h, K4 * P)
     put(at.weight, 0, P, 1.0)
     for i in range(P):
         at.parent[i] = i
@@ -299,38 +304,33 @@ def estimate(features, counts, p, alpha, guide, stream, at):
         most = plan_round(min(1.0, goal / n), counts, at)
         if most == 0:
             continue
-        singly = most if most <= BATCH else FEW
-        for turn in range(singly):  # the entries take turns
+        n_single = most if most <= BATCH else FEW
+        for t in range(n_single):  # the entries alternate
             for j in range(J):
-                if turn < at.batch[j] <= singly:
-                    total, squares = see_token(
+                if t < at.batch[j] <= n_single:
+                    total, squares = add_token(
                         at.p, j * K4, K4, P, at.shape, at.weight, at.total, at.cum, at.token,
                         at.found, at.words, at.clock, stream,
                     )  # fmt: skip
                     at.placed[j] += 1
                     seen += 1
-                    if n - seen <= LEVEL * n * guided or not fine(total, squares, P):
-                        total, squares, guided, taken, noise = adjust(
-                            total, squares, guided, (n - seen) / n, stream, K, at
+                    # `adjust` does nothing else: passing all arrays on takes as long as a token.
+                    due = seen >= mark or n - seen <= LEVEL * n * guided
+                    if due or not is_even(total, squares, P):
+                        total, squares, guided, mark, taken, noise = adjust(
+                            total, squares, guided, mark, seen, n, stream, J, K, at
                         )
                         result += taken
                         variance += noise
-                    if mark <= seen < n:
-                        mark = math.ceil(MOVE * seen)
-                        move(stream, J, K, at)
-        if most > singly:
-            (total, squares), taken, m = see_batches(seen, stream, J, K, at)
+        if most > n_single:
+            (total, squares), taken, m = add_batches(seen, stream, J, K, at)
             result += taken
             seen += m
-            if n - seen <= LEVEL * n * guided or not fine(total, squares, P):
-                total, squares, guided, taken, noise = adjust(
-                    total, squares, guided, (n - seen) / n, stream, K, at
-                )
-                result += taken
-                variance += noise
-            if mark <= seen < n:
-                mark = math.ceil(MOVE * seen)
-                move(stream, J, K, at)
+            total, squares, guided, mark, taken, noise = adjust(
+                total, squares, guided, mark, seen, n, stream, J, K, at
+            )
+            result += taken
+            variance += noise
     if n > 0:
         result += math.log(total / P)
         variance += squares / (total * total) - 1.0 / P

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.jit import inner, kernel
 
 LARGE = 1e200
 
 
-@kernel(fastmath={"reassoc", "contract"})
+@inner(fastmath={"reassoc", "contract"})
 def dot_backwards(a, b, n):
     """Σ_{j=1…n} a[j] b[n − j]."""
     total = 0.0
@@ -25,7 +25,7 @@ def log_law(alpha, log_q, log_rest, c, p, log_p):
     The generating function Π_k ((1 − q_k)/(1 − q_k z))^α_k has the logarithmic derivative
     Σ_j c_j z^(j−1) with c_j = Σ_k α_k q_k^j, so n p(n) = Σ_j c_j p(n − j): all terms are positive.
     With r_k = q_k / max q in the place of q_k, p(n) has lost a factor (max q)^n, and nothing
-    underflows: c_j is at least the largest component's α. c and p are room to work in.
+    underflows: c_j is at least the largest component's α. c and p are scratch arrays.
     """
     top = -math.inf
     for k in range(alpha.size):

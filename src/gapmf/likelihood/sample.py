@@ -97,10 +97,12 @@ def draw_shapes(
     J, K = sample.p.shape
     at = make_particles(n_chains, K, J)
     shapes = np.empty((n_draws, K * n_chains))
-    chains.draw_sizes(
-        np.arange(J), sample.counts, sample.p, sample.alpha, guide, K,
-        (seed, np.uint64(key)), n_burn_in, at, shapes,
+    streams = np.array([key], dtype=np.uint64)
+    smc.estimates(
+        np.array([0, J]), np.arange(J), sample.counts, np.ascontiguousarray(sample.p),
+        sample.alpha, guide[None], seed, streams, at, np.empty(1), np.empty(1),
     )  # fmt: skip
+    chains.draw_sizes(J, K, (seed, streams[0]), n_burn_in, at, shapes)
     return shapes.reshape(n_draws, K, n_chains).transpose(0, 2, 1).reshape(-1, K)
 
 

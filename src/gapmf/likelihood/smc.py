@@ -121,6 +121,7 @@ def _estimate(
     ]
     tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
     rate = model.column_norms + model.beta
+    alpha = model.alpha.copy()  # writable, as those of samples: the kernel has one signature
     log_values, within = np.empty((2, N_ISLANDS, N))
     ambiguous = np.empty(N, dtype=bool)
 
@@ -132,7 +133,7 @@ def _estimate(
         at = make_particles(per_island, model.n_components, most)
         values, variance = np.empty((2, members.size))
         smc.estimates(
-            block.indptr, block.indices, block.counts, p, model.alpha, guided.sizes[members],
+            block.indptr, block.indices, block.counts, p, alpha, guided.sizes[members],
             seed, streams[members, island], at, values, variance,
         )  # fmt: skip
         log_values[island, members] = values + _constants(block, log_scale)
