@@ -387,7 +387,7 @@ class GammaPoissonMF(
                 resumed=resumed,
             )
         validate_data(self, X, reset=True, skip_check_array=True)  # sets the names of features
-        fitted = self._fitted(result, data, seed=int(rng.integers(2**63)))
+        fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
         self._store(fitted)
         self.interrupted_ = result.interrupted
         if checkpoint is not None and not result.interrupted:
@@ -396,8 +396,9 @@ class GammaPoissonMF(
             warnings.warn(warning.message, warning.category, stacklevel=3)
         return self
 
-    def _fitted(self, result: FitResult, data: FitData, seed: int) -> Fitted:
+    def _fitted_from(self, result: FitResult, data: FitData, seed: int) -> Fitted:
         """Return the fitted attributes that a fit leads to."""
+        names = getattr(self, "feature_names_in_", None)
         log_likelihood, certificate = (None, None) if result.exact is None else result.exact
         return Fitted(
             model_=result.model,
@@ -407,7 +408,7 @@ class GammaPoissonMF(
             history_=result.history,
             feature_counts_=data.feature_counts,
             seed=seed,
-            feature_names_in_=self._names_as_text(),
+            feature_names_in_=None if names is None else names.astype(str),
             log_likelihood_=log_likelihood,
             certificate_=certificate,
         )
@@ -423,7 +424,7 @@ class GammaPoissonMF(
         self.feature_counts_ = fitted.feature_counts_
         self.n_features_in_ = fitted.model_.n_features
         self.interrupted_ = False
-        self._seed = fitted.seed
+        self._fitted, self._seed = fitted, fitted.seed
         names = fitted.feature_names_in_
         optional = {
             "feature_names_in_": None if names is None else names.astype(object),
@@ -805,44 +806,8 @@ class GammaPoissonMF(
         (2, 4)
         """
         report = self.rank_report(X, X_test) if report is None else report
-        return self.refitted(X, report.model)
-
-    def refitted(self, X: Any, model: GaP) -> Self:
-        """Fit an estimator with the same parameters from a model of any rank.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Counts.
-        model : GaP
-            Where to start, α and β included.
-
-        Returns
-        -------
-        GammaPoissonMF
-            A new, fitted estimator.
-
-        See Also
-        --------
-        prune : Fit again with fewer components.
-
-        Examples
-        --------
-        >>> from gapmf import GammaPoissonMF
-        >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, random_state=0)
-        >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
-        >>> est.refitted(X, truth).components_.shape
-        (2, 4)
-        """
-        other: Self = clone(self).set_params(
-            n_components=model.n_components,
-            alpha=model.alpha,
-            beta=model.beta,
-            init=model.W.T.copy(),
-            n_init=1,
-        )
-        return other.fit(X)
+        pruned: Self = fit_from(self, X, report.model)
+        return pruned
 
     def stability(
         self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
@@ -938,20 +903,8 @@ class GammaPoissonMF(
         True
         """
         check_is_fitted(self, "model_")
-        fitted = Fitted(
-            model_=self.model_,
-            rank_=int(self.rank_),
-            n_iter_=int(self.n_iter_),
-            converged_=bool(self.converged_),
-            history_=dict(self.history_),
-            feature_counts_=self.feature_counts_,
-            seed=self._seed,
-            feature_names_in_=self._names_as_text(),
-            log_likelihood_=getattr(self, "log_likelihood_", None),
-            certificate_=getattr(self, "certificate_", None),
-        )
         parameters = self.get_params(deep=False)
-        persistence.write_model(path, parameters, fitted, version=gapmf.__version__)
+        persistence.write_model(path, parameters, self._fitted, version=gapmf.__version__)
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -994,10 +947,6 @@ class GammaPoissonMF(
         """The number of columns that `transform` gives, for their names."""
         return self.model_.n_components
 
-    def _names_as_text(self) -> NDArray[np.str_] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else names.astype(str)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -1011,3 +960,18 @@ def _own_generator(random_state: Any) -> np.random.Generator:
     if isinstance(rng.bit_generator, np.random.PCG64):
         return rng
     return np.random.default_rng(int(rng.integers(2**63)))
+
+
+def fit_from(estimator: GammaPoissonMF, X: Any, model: GaP) -> Any:
+    """Fit an estimator with the same parameters from a model of any rank, α and β included."""
+    return (
+        clone(estimator)
+        .set_params(
+            n_components=model.n_components,
+            alpha=model.alpha,
+            beta=model.beta,
+            init=model.W.T.copy(),
+            n_init=1,
+        )
+        .fit(X)
+    )

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from gapmf.counts import check_counts
 from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
-from gapmf.estimator import GammaPoissonMF
+from gapmf.estimator import GammaPoissonMF, fit_from
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.likelihood.result import LogLikelihood, paired_difference
 from gapmf.ranks.report import bic_price
@@ -151,7 +151,7 @@ def _pruned(
     """Fit the largest rank, and return the fits of smaller ranks that pruning yields."""
     largest = clone(template).set_params(n_components=ranks[-1]).fit(counts)
     report = largest.rank_report(counts, test)
-    fits = [largest.refitted(counts, m) for m in report.models if m.n_components in ranks]
+    fits = [fit_from(largest, counts, m) for m in report.models if m.n_components in ranks]
     return sorted([*fits, largest], key=lambda fit: int(fit.n_components))
 
 
