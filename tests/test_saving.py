@@ -34,6 +34,7 @@ FITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:the learned α is at its bound")
 @pytest.mark.parametrize("name", FITS)
@@ -132,6 +133,7 @@ def a_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())

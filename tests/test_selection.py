@@ -9,6 +9,7 @@ from gapmf.datasets import paper_synthetic
 EXACT = GammaPoissonMF(algorithm="exact", random_state=0)
 
 
+@pytest.mark.slow
 def test_bic_and_held_out_counts_find_the_papers_rank():
     X, truth = paper_synthetic(scale=10, n_samples=300, random_state=0)
     found = select_rank(X, [3, 1, 2, 2], estimator=EXACT)
@@ -29,6 +30,7 @@ def test_bic_and_held_out_counts_find_the_papers_rank():
     assert repr(tested) == "RankSelection(n_components=2, ranks=[1, 2, 3])"
 
 
+@pytest.mark.slow
 def test_pruning_down():
     X, _ = paper_synthetic(scale=10, n_samples=300, random_state=0)
     found = select_rank(X, [1, 2, 3], how="prune", estimator=EXACT)

@@ -115,8 +115,9 @@ def test_a_step_of_mcem_h_is_the_papers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [1, 100])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algorithm", "scale"), [("mcem-c", 1), ("mcem-c", 100), ("mcem-ch", 100), ("mcem-h", 1)]
+)
 def test_near_the_maximum_the_mean_is_the_maximum(algorithm, scale):
     """Iterates wander about the maximum of V₁ and V₂; their mean is it, to a hundredth of a nat.
 
