@@ -101,7 +101,6 @@ def printed(tmp_path_factory):
     return found
 
 
-@pytest.mark.slow
 def test_the_readmes_example_prints_what_it_shows(printed):
     code, shown = r"```python\n((?:(?!```).)*)```", r"```text\n(.*?)```"
     blocks = re.findall(code + r"\n+(?:[^`\n]*\n+)?" + shown, _readme(), re.S)
@@ -159,7 +158,6 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name))

@@ -93,7 +93,6 @@ def _loaded_after(code):
     return set(done.stdout.split())
 
 
-@pytest.mark.slow
 def test_import_is_lazy():
     loaded = _loaded_after("import gapmf; gapmf.__version__; dir(gapmf)")
     assert not loaded & {"numpy", "scipy", "numba", "typer", "rich", "joblib"}

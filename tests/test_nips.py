@@ -32,7 +32,6 @@ def test_two_exact_methods_agree_on_documents(nips):
     assert (quadrature < 0).all()
 
 
-@pytest.mark.slow
 def test_an_exact_fit_of_documents_gains_and_stays_sparse(nips):
     docs = nips[:150]
     with pytest.warns(UserWarning, match="stopped after 15 iterations"):

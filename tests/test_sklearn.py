@@ -39,7 +39,6 @@ def known_not_to_hold(est):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore:the learned α of components")
@@ -106,7 +105,6 @@ def test_terms_that_the_fit_has_not_met_are_warned_of():
     assert np.isfinite(search.cv_results_["split1_test_score"]).all()
 
 
-@pytest.mark.slow
 def test_a_search_finds_the_number_of_components():
     rng = np.random.default_rng(5)
     truth = GaP(rng.dirichlet(np.full(20, 0.2), 3).T * 60, alpha=0.5)
@@ -149,7 +147,6 @@ def a_fit(K=5):
     return GammaPoissonMF(K, alpha=0.4, tol=1e-3, smoothing=0.01, random_state=0).fit(X), X
 
 
-@pytest.mark.slow
 def test_rows_get_the_same_whatever_stands_beside_them():
     """With five components: neither the likelihood nor the means are exact."""
     est, X = a_fit()
@@ -162,7 +159,6 @@ def test_rows_get_the_same_whatever_stands_beside_them():
         np.testing.assert_array_equal(est.score_samples(X[rows]), values[rows])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "convert",
     [sp.csr_array, sp.csc_array, sp.coo_array, sp.csr_matrix, np.asfortranarray, np.float32,
@@ -241,7 +237,6 @@ def test_weights_are_checked():
             GammaPoissonMF(1).fit(X, sample_weight=bad)
 
 
-@pytest.mark.slow
 def test_a_warm_start_goes_on():
     X, _ = paper_synthetic(scale=10, random_state=0)
     est = GammaPoissonMF(2, random_state=0, warm_start=True, learn_alpha=True).fit(X)
