@@ -17,11 +17,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
+from gapmf.distributions import log_rising
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
-from gapmf.types import Array
 
 SWEEPS_PER_DRAW = 2.0  # sweeps that are worth one independent draw
 
@@ -60,12 +59,7 @@ def _expected(s: Statistics, a: GaP, b: GaP) -> float:
         value -= sign * float(m.alpha @ np.log1p(m.column_norms / m.beta))
     if not np.array_equal(a.alpha, b.alpha):
         assert s.sizes is not None
-        rise = _log_rising(b, s.sizes.shape[1]) - _log_rising(a, s.sizes.shape[1])
+        sizes = np.arange(s.sizes.shape[1])
+        rise = log_rising(b.alpha[:, None], sizes) - log_rising(a.alpha[:, None], sizes)
         value += float((s.sizes * rise).sum()) / s.n_draws
     return value
-
-
-def _log_rising(model: GaP, n: int) -> Array:
-    """log Γ(α_k + l)/Γ(α_k) for l = 0 … n − 1, (K, n)."""
-    alpha = model.alpha[:, None]
-    return np.asarray(gammaln(alpha + np.arange(n)) - gammaln(alpha))
