@@ -77,6 +77,14 @@ def test_imports_point_down():
                 assert _layer(target) <= height, f"{path.name} imports {name}, above it"
 
 
+def test_a_newcomer_finds_a_file_by_its_name():
+    """No file name stands twice, and the top level holds only what users import or all need."""
+    names = [parts[-1] for parts, _ in _modules() if parts[-1] != "__init__"]
+    assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
+    assert sum(len(parts) == 1 for parts, _ in _modules()) <= 16
+    assert len(LAYERS) <= 8
+
+
 def test_kernels_are_numba_only():
     for parts, path in _modules():
         if parts[0] == "kernels":
