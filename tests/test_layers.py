@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import gapmf
@@ -75,6 +76,26 @@ def test_imports_point_down():
             if name.startswith("gapmf.") and leaf != "__version__":
                 target = public.get(leaf, name).split(".")[1]
                 assert _layer(target) <= height, f"{path.name} imports {name}, above it"
+
+
+def test_there_are_no_import_cycles():
+    """Imports when a module is loaded form no cycle; `engines` and `likelihood` are independent."""
+    known = {".".join(("gapmf", *parts)).removesuffix(".__init__") for parts, _ in _modules()}
+    graph = {}
+    for parts, path in _modules():
+        name = ".".join(("gapmf", *parts)).removesuffix(".__init__")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        targets = set()
+        for node in tree.body:  # not those within functions or for type checkers only
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("gapmf"):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & known
+                targets |= inner or {node.module}
+        graph[name] = targets & known - {"gapmf", name}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError
+    for package, other in (("engines", "likelihood"), ("likelihood", "engines")):
+        for name in graph:
+            if name.startswith(f"gapmf.{package}"):
+                assert not any(to.startswith(f"gapmf.{other}") for to in graph[name]), name
 
 
 def test_a_newcomer_finds_a_file_by_its_name():

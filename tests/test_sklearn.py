@@ -267,7 +267,7 @@ def test_expected_counts_draws_and_top_features():
         order = np.argsort(-component)[:3]
         assert [f for f, _ in features] == order.tolist()
         np.testing.assert_allclose([p for _, p in features], component[order] / component.sum())
-    with pytest.raises(InvalidInputError, match="names must be 15"):
+    with pytest.raises(InvalidInputError, match="names must have 15 entries"):
         est.top_features(names=["a"])
 
 

@@ -40,6 +40,7 @@ from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, finger
 from gapmf.types import Array
 from gapmf.validation import (
     as_float,
+    check_entries,
     check_number,
     check_option,
     check_random_state,
@@ -243,7 +244,7 @@ class GammaPoissonMF(
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the components to counts.
 
-        After Ctrl-C, the estimator has the model so far, and a warning says so.
+        After Ctrl-C, the estimator keeps the current model, and a warning says so.
 
         Parameters
         ----------
@@ -253,7 +254,7 @@ class GammaPoissonMF(
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             How many times each sample counts. Monte Carlo takes whole numbers only, because it
-            draws such a sample as many times.
+            draws each sample that many times.
 
         Returns
         -------
@@ -444,8 +445,8 @@ class GammaPoissonMF(
     def transform(self, X: Any) -> Array:
         """Compute the posterior mean of each sample's activations, E[h_n | x_n].
 
-        It is exact when that is cheap. Otherwise it is the mean of 1024 Gibbs draws per sample;
-        samples whose chains disagree by more than 0.5 % get up to 64 times as many chains.
+        The result is exact where that is cheap. Otherwise it is the mean of 1024 Gibbs draws per
+        sample; samples whose chains disagree by more than 0.5 % get up to 64 times as many.
 
         Parameters
         ----------
@@ -546,9 +547,9 @@ class GammaPoissonMF(
         )
         if not self.smoothing and bool((found.per_sample == -np.inf).any()):
             warnings.warn(
-                "X has counts of features that had none in the fit, so their log-likelihood is "
-                "−inf: set smoothing, say est.set_params(smoothing=0.05), for a finite one; the "
-                "fit stays as it is",
+                "some samples have counts of features that had none in the fit, so their "
+                "log-likelihood is −inf: for a finite one set smoothing, for example "
+                "est.set_params(smoothing=0.05); the fit stays as it is",
                 UserWarning,
                 stacklevel=2,
             )
@@ -581,7 +582,7 @@ class GammaPoissonMF(
         return self.log_likelihood(X).per_sample
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Compute the mean log-likelihood per sample, by which fits can be compared.
+        """Compute the mean log-likelihood per sample, for comparing fits.
 
         Parameters
         ----------
@@ -645,6 +646,7 @@ class GammaPoissonMF(
         """
         check_is_fitted(self, "model_")
         H = as_float(X, "X", "activations, samples × components")
+        check_entries(H, "X")
         if H.ndim != 2 or H.shape[1] != self.model_.n_components:
             raise InvalidInputError(
                 f"X must have shape (n, {self.model_.n_components}), samples × components, but "
@@ -717,7 +719,8 @@ class GammaPoissonMF(
         names = list(names)
         if len(names) != self.n_features_in_:
             raise InvalidInputError(
-                f"names must be {self.n_features_in_}, one for each feature, but are {len(names)}"
+                f"names must have {self.n_features_in_} entries, one per feature, but has "
+                f"{len(names)}"
             )
         parts = self.model_.W / np.maximum(self.model_.column_norms, np.finfo(float).tiny)
         return [

@@ -127,8 +127,8 @@ def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Sett
         n = fractional[0]
         raise InvalidInputError(
             f"sample_weight[{n}] is {weights[n]:g}, but algorithm={settings.algorithm!r} needs "
-            "whole numbers, because it draws a sample as many times as it counts; use whole "
-            "numbers, or an algorithm with exact moments"
+            "whole numbers, because it draws each sample sample_weight times; use whole numbers, "
+            "or one of the algorithms 'em-c', 'em-ch' and 'exact'"
         )
     entries = float(np.diff(counts.indptr) @ weights)
     if entries > _MAX_ENTRIES:
