@@ -306,6 +306,10 @@ FORGERIES = {
     "window": lambda run: run["window"].update(c_sum=np.ones((40, 2))),
     "schedule": lambda run: run.update(progress=None),
     "type": lambda run: run.update(n_iter="five"),
+    "number": lambda run: run.update(n_iter=10**6),
+    "friction": lambda run: run["progress"]["momentum"].update(friction=float("nan")),
+    "not finite": lambda run: run["window"].update(c_sum=run["window"]["c_sum"] * np.nan),
+    "empty window": lambda run: run.update(window=None),
     "missing": lambda run: run.pop("model"),
 }
 
@@ -322,3 +326,35 @@ def test_a_state_of_other_shapes_is_refused(forge, tmp_path, monkeypatch):
     storage.write(path, "checkpoint", content, version=gapmf.__version__)
     with pytest.raises(StorageError, match=r"cannot be (resumed|loaded)"):
         GammaPoissonMF.resume(path, counts())
+
+
+def test_no_other_file_is_overwritten_or_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    paths = {name: tmp_path / name for name in ("unfinished", "model", "table", "finished")}
+    with pytest.raises(Killed):
+        killed_at(5, n_components=2, random_state=0, checkpoint=paths["unfinished"]).fit(counts())
+    est = GammaPoissonMF(2, tol=1e-2, random_state=0, checkpoint=paths["finished"]).fit(counts())
+    est.save(paths["model"])
+    paths["table"].write_text("a,b\n1,2\n")
+    (tmp_path / "begun").write_bytes(paths["unfinished"].read_bytes())
+    before = {name: path.read_bytes() for name, path in paths.items()}
+    for name in ("unfinished", "model", "table"):
+        with pytest.raises(InvalidInputError):
+            GammaPoissonMF.resume(tmp_path / "begun", counts(), checkpoint=paths[name])
+    est.stability(counts(), n_fits=2)
+    est.set_params(n_components=1, learn_alpha=True)
+    with pytest.raises(TooCostlyError):
+        est.fit([[300_000_000, 1], [2, 1]])
+    assert {name: path.read_bytes() for name, path in paths.items()} == before
+
+
+@pytest.mark.filterwarnings("ignore:mcem-c was interrupted")
+def test_ctrl_c_ends_what_makes_several_fits():
+    def interrupt(record):
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    est = GammaPoissonMF(2, random_state=0, callbacks=[interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        gapmf.select_rank(counts(), [1, 2], estimator=est)
+    assert est.fit(counts()).interrupted_

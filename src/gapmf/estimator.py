@@ -321,7 +321,11 @@ class GammaPoissonMF(
         True
         """
         saved = persistence.read_checkpoint(path, changes, version=gapmf.__version__)
-        est = cls(**saved.parameters)
+        with persistence.conversion(path):
+            est = cls(**saved.parameters)
+        other = est.checkpoint
+        if other is not None and os.path.realpath(other) != os.path.realpath(path):
+            check_no_unfinished_fit(other, version=gapmf.__version__)
         data, settings = est._check_fit(X, sample_weight)
         saved.check_data(path, data.counts, data.weights)
         if saved.fitted is not None:
@@ -390,7 +394,6 @@ class GammaPoissonMF(
         validate_data(self, X, reset=True, skip_check_array=True)  # sets the names of features
         fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
         self._store(fitted)
-        self.interrupted_ = result.interrupted
         if checkpoint is not None and not result.interrupted:
             persistence.write_finished(checkpoint, fitted)
         for warning in result.warnings:
@@ -412,6 +415,7 @@ class GammaPoissonMF(
             feature_names_in_=None if names is None else names.astype(str),
             log_likelihood_=log_likelihood,
             certificate_=certificate,
+            interrupted_=result.interrupted,
         )
 
     def _store(self, fitted: Fitted) -> Self:
@@ -424,7 +428,7 @@ class GammaPoissonMF(
         self.history_ = fitted.history_
         self.feature_counts_ = fitted.feature_counts_
         self.n_features_in_ = fitted.model_.n_features
-        self.interrupted_ = False
+        self.interrupted_ = fitted.interrupted_
         self._fitted, self._seed = fitted, fitted.seed
         names = fitted.feature_names_in_
         optional = {
@@ -856,12 +860,14 @@ class GammaPoissonMF(
             rows = np.arange(counts.shape[0])
             if by == "bootstrap":
                 rows = rng.integers(rows.size, size=rows.size)
-            again = clone(self).set_params(
+            again = fit_copy(
+                self,
+                counts[rows],
                 random_state=int(rng.integers(2**31)),
                 init=self.init if isinstance(self.init, str) else "mean",
                 callbacks=None,
             )
-            models.append(again.fit(counts[rows]).model_)
+            models.append(again.model_)
         return compare(
             self.model_,
             models,
@@ -941,7 +947,9 @@ class GammaPoissonMF(
         1
         """
         parameters, fitted = persistence.read_model(path)
-        return cls(**parameters)._store(fitted)
+        with persistence.conversion(path):
+            est = cls(**parameters)
+        return est._store(fitted)
 
     # What scikit-learn asks for.
 
@@ -965,16 +973,19 @@ def _own_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(int(rng.integers(2**63)))
 
 
+def fit_copy(estimator: GammaPoissonMF, X: Any, **changes: Any) -> Any:
+    """Fit a copy of an estimator with other parameters; Ctrl-C ends the caller, too.
+
+    The copy has no checkpoint: that file belongs to the estimator's own fit.
+    """
+    copy = clone(estimator).set_params(checkpoint=None, **changes).fit(X)
+    if copy.interrupted_:
+        raise KeyboardInterrupt
+    return copy
+
+
 def fit_from(estimator: GammaPoissonMF, X: Any, model: GaP) -> Any:
-    """Fit an estimator with the same parameters from a model of any rank, α and β included."""
-    return (
-        clone(estimator)
-        .set_params(
-            n_components=model.n_components,
-            alpha=model.alpha,
-            beta=model.beta,
-            init=model.W.T.copy(),
-            n_init=1,
-        )
-        .fit(X)
-    )
+    """Fit a copy of an estimator from a model of any rank, α and β included."""
+    components = model.W.T.copy()
+    given = {"alpha": model.alpha, "beta": model.beta, "init": components, "n_init": 1}
+    return fit_copy(estimator, X, n_components=model.n_components, **given)

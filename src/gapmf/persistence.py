@@ -45,6 +45,7 @@ class Fitted:
     feature_names_in_: NDArray[np.str_] | None = None
     log_likelihood_: float | None = None
     certificate_: Certificate | None = None
+    interrupted_: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def write_model(path: Any, parameters: Tree, fitted: Fitted, *, version: str) ->
 def read_model(path: Any) -> tuple[Tree, Fitted]:
     """Read what `write_model` wrote: the constructor's parameters and the fitted attributes."""
     content = archive.read(path, "model")
-    with _conversion(path):
+    with conversion(path):
         return _parameters(content["parameters"]), _fitted(content["fitted"])
 
 
@@ -103,7 +104,7 @@ def read_checkpoint(path: Any, changes: Tree, *, version: str) -> SavedFit:
             "they change nothing in the result"
         )
     content = checkpoint_files.read_checkpoint(path, version=version)
-    with _conversion(path):
+    with conversion(path):
         parameters = _parameters(content["parameters"]) | {"checkpoint": path} | changes
         data, state = content["data"], content["state"]
         if not isinstance(data, str):
@@ -163,7 +164,7 @@ def _check_length(array: NDArray[Any], length: int, name: str) -> None:
 
 
 @contextmanager
-def _conversion(path: Any) -> Iterator[None]:
+def conversion(path: Any) -> Iterator[None]:
     """Blame the file for whatever is missing from it or of another type."""
     try:
         yield

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from gapmf.counts import check_counts
 from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
-from gapmf.estimator import GammaPoissonMF, fit_from
+from gapmf.estimator import GammaPoissonMF, fit_copy, fit_from
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.likelihood.result import LogLikelihood, paired_difference
 from gapmf.ranks.report import bic_price
@@ -139,7 +138,7 @@ def select_rank(
         if test.shape[0] < 2:
             raise InvalidInputError("X_test must have two samples or more, but has one")
     if how == "fits":
-        fits = [clone(template).set_params(n_components=K).fit(counts) for K in ranks]
+        fits = [fit_copy(template, counts, n_components=K) for K in ranks]
     else:
         fits = _pruned(counts, ranks, template, test)
     return _compare(fits, counts, test, int(seen.sum()))
@@ -149,7 +148,7 @@ def _pruned(
     counts: sp.csr_array, ranks: list[int], template: GammaPoissonMF, test: sp.csr_array | None
 ) -> list[GammaPoissonMF]:
     """Fit the largest rank, and return the fits of smaller ranks that pruning yields."""
-    largest = clone(template).set_params(n_components=ranks[-1]).fit(counts)
+    largest = fit_copy(template, counts, n_components=ranks[-1])
     report = largest.rank_report(counts, test)
     fits = [fit_from(largest, counts, m) for m in report.models if m.n_components in ranks]
     return sorted([*fits, largest], key=lambda fit: int(fit.n_components))

@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.history import Callback, History
+from gapmf.em.history import HISTORY, Callback, History
 from gapmf.em.maximum import Certificate, certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
-from gapmf.em.schedules import AdaptiveProgress, SaemProgress, Schedule
+from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress, Schedule
 from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import Settings
 from gapmf.engines.base import Engine, State
@@ -167,7 +167,7 @@ def fit(
 
 
 def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -> None:
-    """Raise unless a state that was read from a file has the shapes of this fit.
+    """Raise unless a state that was read from a file can be one of this fit.
 
     The kernels do not check the sizes of arrays. The chains are checked by the engine.
     """
@@ -176,24 +176,52 @@ def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -
         raise StorageError(f"{path} cannot be resumed: its state is not one of this algorithm")
     if kept is None:
         return
-    shape = data.counts.shape[1], settings.alpha.size
+    K, n_iter = settings.alpha.size, kept.run.n_iter
+    lengths = {name: len(kept.history.get(name, ())) for name in HISTORY}
+    possible = (
+        0 <= kept.start < settings.n_init
+        and 0 <= kept.seed < 2**64
+        and 0 <= kept.chains.iteration < 2**32
+        and 0 <= n_iter <= settings.max_iter
+        and all(length == n_iter for length in lengths.values())
+        and (n_iter == 0 or kept.history["norms"].shape == (n_iter, K))
+        and (kept.run.window is None) == (kept.run.n_window == 0 or settings.schedule == "paper")
+        and _matches(kept.run.progress, settings, data.counts.shape[1])
+    )
     arrays = [kept.run.model.W]
-    expected = {"paper": type(None), "saem": SaemProgress, "adaptive": AdaptiveProgress}
-    progress = kept.run.progress
-    matches = isinstance(progress, expected[settings.schedule])
-    if isinstance(progress, AdaptiveProgress) and progress.momentum.factors is not None:
-        arrays.append(progress.momentum.factors[0])
-    if isinstance(progress, SaemProgress) and progress.mean is not None:
-        arrays.append(progress.mean.c_sum)
     if kept.run.window is not None:
         arrays.append(kept.run.window.c_sum)
     if kept.run.last is not None:
         arrays += [kept.run.last.model.W, kept.run.last.statistics.c_sum]
-    if not matches or any(array.shape != shape for array in arrays):
+    if not possible or any(not _fits(array, (data.counts.shape[1], K)) for array in arrays):
         raise StorageError(
-            f"{path} cannot be resumed: its state does not have the shapes of a fit of "
-            f"{shape[0]} features and {shape[1]} components"
+            f"{path} cannot be resumed: its state is not one of a fit of {data.counts.shape[1]} "
+            f"features and {K} components"
         )
+
+
+def _matches(progress: Any, settings: Settings, n_features: int) -> bool:
+    """Return whether a schedule's progress can be one of this fit."""
+    K = settings.alpha.size
+    if settings.schedule == "paper":
+        return progress is None
+    if settings.schedule == "saem":
+        right = isinstance(progress, SaemProgress) and 1 <= progress.n_draws <= 2 * MAX_DRAWS
+        return right and (progress.mean is None or _fits(progress.mean.c_sum, (n_features, K)))
+    if not isinstance(progress, AdaptiveProgress) or progress.n_window < 1:
+        return False
+    momentum, n_draws = progress.momentum, progress.n_draws
+    right = (
+        1 <= n_draws <= 2 * MAX_DRAWS and 0 <= momentum.friction <= 1 and 0 <= momentum.floor <= 1
+    )
+    factors = momentum.factors
+    return right and (
+        factors is None or (_fits(factors[0], (n_features, K)) and _fits(factors[1], (K,)))
+    )
+
+
+def _fits(array: NDArray[Any], shape: tuple[int, ...]) -> bool:
+    return array.shape == shape and bool(np.isfinite(array).all())
 
 
 # Monte Carlo.
@@ -227,6 +255,7 @@ def _fit_monte_carlo(
             history = History(callbacks, score, settings.score_every)
             if resumed is not None:
                 history.restore(resumed.history)
+                history.model = resumed.run.model  # for Ctrl-C before the next iteration
             seed, engine, schedule, state = _prepare(counts, settings, rng, n_jobs, resumed)
             resumed = None
             for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
@@ -237,6 +266,7 @@ def _fit_monte_carlo(
                     kept = MonteCarloState(i, best, seed, engine.state, history.arrays(K), state)
                     checkpoint.write_progress(FitState(rng, kept))
             model = state.model if history.stopped else final_model(schedule, state)
+            del engine, schedule  # before the next start loads its own
             finished = FinishedStart(
                 value=score(model).total if settings.n_init > 1 else 0.0,
                 model=model,

@@ -33,7 +33,10 @@ NATS_PER_PARAMETER = 5e3  # times tol
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a run is. With the engine's chains this is all that the next iteration needs."""
+    """Where a run is. With the engine's chains this is all that the next iteration needs.
+
+    An iteration takes over the momentum's arrays: go on from the latest state only.
+    """
 
     model: GaP
     progress: AdaptiveProgress | SaemProgress | None

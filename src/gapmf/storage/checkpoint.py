@@ -31,7 +31,7 @@ class Checkpoint:
     def __init__(self, path: FilePath, head: Tree, *, version: str, resumed: bool = False) -> None:
         self._path, self._head, self._version = Path(path), head, version
         self._next = 0.0
-        self._has_progress = resumed
+        self._has_progress, self._written = resumed, False
 
     def is_due(self) -> bool:
         """Return whether the last state that was written is old enough to write another."""
@@ -47,12 +47,13 @@ class Checkpoint:
 
     def write(self, state: Any, *, finished: bool = False) -> None:
         """Write a state that `to_tree` can convert."""
+        self._written = True
         content = self._head | {"state": to_tree(state), "finished": finished}
         write(self._path, "checkpoint", content, version=self._version)
 
     def discard(self) -> None:
-        """Remove the file, unless it holds progress that could be resumed."""
-        if not self._has_progress:
+        """Remove what this fit wrote, unless it holds progress that could be resumed."""
+        if self._written and not self._has_progress:
             self._path.unlink(missing_ok=True)
 
 
@@ -69,12 +70,14 @@ def read_checkpoint(path: FilePath, *, version: str) -> Tree:
 
 
 def check_no_unfinished_fit(path: FilePath, *, version: str) -> None:
-    """Raise if there is a checkpoint of a fit that could be resumed."""
-    if Path(path).exists() and not read_checkpoint(path, version=version).get("finished"):
-        raise InvalidInputError(
-            f"{path} is the checkpoint of a fit that has not finished: resume it (in Python by "
-            "resume, on the command line by --resume), or remove the file to start again"
-        )
+    """Raise if there is a file that is not the checkpoint of a finished fit."""
+    if not Path(path).exists() or read(path, "checkpoint").get("finished"):
+        return
+    read_checkpoint(path, version=version)  # raises for another version
+    raise InvalidInputError(
+        f"{path} is the checkpoint of a fit that has not finished: resume it (in Python by "
+        "resume, on the command line by --resume), or remove the file to start again"
+    )
 
 
 def fingerprint(counts: Any, weights: Any = None) -> str:
