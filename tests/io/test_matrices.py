@@ -103,10 +103,6 @@ def test_kinds_of_market_files(tmp_path, text, X):
         (ARRAY + "1 2\n1\n-2\n", r"X\[0, 1\] is -2.0 \(negative\)"),
         (HEAD.replace("integer", "complex") + "1 1 1\n1 1 1 0\n", "dtype complex128"),
         (HEAD.replace("general", "symmetric") + "2 3 0\n", "a symmetric matrix is square, not 2"),
-        (HEAD + f"{10**9} 2 1\n1 1 1\n", f"announces {10**9} rows, but holds 1 counts"),
-        (HEAD + f"2 {10**9} 1\n1 1 1\n", f"announces {10**9} columns, but holds 1 counts"),
-        (HEAD + f"3 3 {10**12}\n1 1 1\n", f"announces {10**12} entries, more than fit into its"),
-        (ARRAY + "1000000 1000000\n1\n", f"announces {10**12} entries, more than fit"),
     ],
 )
 def test_what_is_wrong_in_market_files(tmp_path, text, match):
@@ -202,9 +198,6 @@ def changed(kind, changes):
         ("csr", {"format": np.array(b"lil")}, "not implemented for sparse matrix of format lil"),
         ("csr", {"shape": np.array([-3, 3])}, "'shape' elements cannot be negative"),
         ("csr", {"shape": np.array([3, 2])}, "indices must be < 2"),
-        ("csr", {"shape": np.array([3, 2**40])}, "announces 1099511627776 columns, but holds 4"),
-        ("coo", {"shape": np.array([2**31 - 1, 3])}, "announces 2147483647 rows, but holds 4"),
-        ("dia", {"shape": np.array([2**40, 2**40])}, "announces 1099511627776 rows"),
         ("csr", {"indptr": np.array([0, 2, 1, 4])}, "indptr must be a non-decreasing sequence"),
         ("csr", {"indices": np.array([1, -2, 0, 2])}, "indices must be >= 0"),
         ("coo", {"row": np.array([0, 0, 2, 3])}, "index 3 exceeds matrix dimension 3"),

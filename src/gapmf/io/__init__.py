@@ -105,8 +105,7 @@ def read(
     sample_names : bool, default=None
         Whether the first column of a table holds the names of the samples. By default it does
         if it has no name, if it holds no numbers, or if it is called id, doc, sample_name, index
-        etc. and has nothing twice. In a data frame, an index other than 0, 1, … or else the
-        first column of text holds them.
+        etc. and has nothing twice. In a data frame, an index other than 0, 1, … comes first.
     delimiter : str, default=None
         The column separator of a table: by default a comma in .csv, a tab in .tsv.
     encoding : str, default=None

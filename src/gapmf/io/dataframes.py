@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -122,7 +122,7 @@ def read_frame(
     sample_names: bool | None = None,
     transpose: bool = False,
 ) -> Table:
-    """Read a pandas or polars frame; its index or first column of text names the samples."""
+    """Read a pandas or polars frame; its index or first column may name the samples."""
     titles = [str(title) for title in frame.columns]
     order = _triplet_order(path, titles, len(titles), layout)
     if order is not None:
@@ -133,37 +133,21 @@ def read_frame(
             raise ReadError(f"{path}, row {row} (from 0): column {titles[order[i]]!r} {what}")
 
         return turned(_from_triplets(columns, fail), transpose)
-    names, at = _names_of_frame(frame, titles, sample_names)
-    keep = [f for f in range(len(titles)) if f != at]
-    if not keep:
+    index = getattr(frame, "index", ())
+    names: Iterable[Any] | None = None
+    n_named = 0  # columns
+    if sample_names is not False and list(index) != list(range(len(index))):
+        names = index
+    elif titles:
+        first = as_names(column_values(frame, 0)).tolist()
+        if _has_names(titles[0], first, sample_names):
+            names, n_named = first, 1
+    if n_named == len(titles):
         raise ReadError(f"{path} has no columns of counts")
-    rest = frame.iloc[:, keep] if hasattr(frame, "iloc") else frame[:, keep]
-    features = as_names(titles[f] for f in keep)
+    counts = frame.iloc[:, n_named:] if hasattr(frame, "iloc") else frame[:, n_named:]
     samples = None if names is None else as_names(names)
-    return turned(Table(to_counts(rest, f"{path}, X"), features, samples), transpose)
-
-
-def _names_of_frame(
-    frame: Any, titles: list[str], sample_names: bool | None
-) -> tuple[Any, int | None]:
-    """Return the names of the samples, and the column that holds them; both may be None."""
-    import pandas as pd
-
-    if sample_names is False or not titles:
-        return None, None
-    if len(getattr(frame, "index", ())) and list(frame.index) != list(range(len(frame))):
-        return frame.index, None
-    for f in range(len(titles)):
-        values = column_values(frame, f)
-        kind = pd.api.types.infer_dtype(values, skipna=True) if values.dtype == object else ""
-        if kind in ("string", "empty"):
-            return values, f
-    first = column_values(frame, 0)
-    return (
-        (first, 0)
-        if _has_names(titles[0], as_names(first).tolist(), sample_names)
-        else (None, None)
-    )
+    table = Table(to_counts(counts, f"{path}, X"), as_names(titles[n_named:]), samples)
+    return turned(table, transpose)
 
 
 @dataclass
