@@ -225,7 +225,8 @@ def _fault(value: Any) -> str | None:
     """Return why `value` is not a count, as a key of `_ADVICE`."""
     if isinstance(value, (str, bytes)):
         return "text"
-    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+    is_number = isinstance(value, (numbers.Real, Decimal, np.bool_))
+    if not is_number or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
         missing = value is None or type(value).__name__ in ("NAType", "NaTType")
         if isinstance(value, numbers.Complex):
             return "complex"

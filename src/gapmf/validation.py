@@ -92,7 +92,7 @@ def check_number(
     value: Any, name: str, *, least: float | None = None, above: float | None = None
 ) -> float:
     """Return a number that is at least `least`, or above `above`; NaN is neither."""
-    number = isinstance(value, numbers.Real) and type(value) is not bool
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     good = number and (least is None or value >= least) and (above is None or value > above)
     if not good:
         bound = f"{least:g} or more" if above is None else f"above {above:g}"
