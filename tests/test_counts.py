@@ -93,8 +93,6 @@ def test_columns_of_other_kinds_are_not_counts(column):
 
 
 def test_frames_keep_the_type_of_each_column():
-    wide = pl.DataFrame({"a": [3]}).with_columns(pl.Series("b", [7]).cast(pl.Int128))
-    assert _same(check_counts(wide), [[3, 7]])
     mixed = pd.DataFrame(
         {"a": pd.arrays.SparseArray([0, 2]), "b": pd.arrays.SparseArray([True] * 2)}
     )
@@ -209,7 +207,6 @@ def test_bad_cell_far_down_a_large_array():
         ([[1, 2], [3, 1j]], r"X\[1, 1\] is 1j \(complex\)"),
         ([["x" * 10**5]], r"X\[0, 0\] is 'x{50,60}\.\.\. \(text\)"),
         (np.array([["2020-01-01"]], dtype="M8[ns]"), r"2020-01-01.*\(not a number\)"),
-        (np.array([[Decimal("sNaN")]], dtype=object), "missing"),
         (np.array([[10**5000]], dtype=object), "too large"),
         ([["a", "b"]], r"X\[0, 0\] is 'a' \(text\)"),
         (np.array([[b"a"]]), r"X\[0, 0\] is b'a' \(text\)"),

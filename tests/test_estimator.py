@@ -185,7 +185,7 @@ def test_warnings():
         ({"n_components": 2.0}, "n_components must be a whole number"),
         ({"algorithm": "magic"}, "unknown algorithm 'magic': known are 'mcem-c'"),
         ({"alpha": -1.0}, "alpha is -1.0"),
-        ({"beta": [1.0, 2.0, 3.0]}, "beta has length 3, but there are 2 components"),
+        ({"beta": [1.0, 2.0, 3.0]}, r"beta has shape \(3,\), but there are 2 components"),
         ({"max_iter": 0}, "max_iter must be a whole number, 1 or more"),
         ({"tol": -1.0}, "tol must be a number, 0 or more"),
         ({"tol": "small"}, "tol must be a number"),

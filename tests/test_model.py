@@ -81,7 +81,10 @@ def test_frozen_and_private():
         ({"W": np.zeros((0, 2))}, "W must be 2-D.*at least one of each"),
         ({"W": "W"}, "W must be a matrix of numbers"),
         ({"W": [[1e308], [1e308]]}, "sums to infinity"),
-        ({"W": [[1.0, 2.0]], "alpha": [1.0] * 3}, "alpha has length 3, but there are 2 components"),
+        (
+            {"W": [[1.0, 2.0]], "alpha": [1.0] * 3},
+            r"alpha has shape \(3,\), but there are 2 components",
+        ),
         ({"W": [[1.0, 2.0]], "beta": 0}, "beta is 0.0"),
         ({"W": [[1.0, 2.0]], "alpha": 1e20}, r"alpha must lie between 1e-100 and 1e\+15"),
     ],

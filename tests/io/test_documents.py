@@ -20,6 +20,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("documents")
 
 
+@settings(max_examples=30)
 @given(X=MATRICES, packed=st.booleans(), end=st.sampled_from(["\n", "\r\n"]), cut=st.booleans())
 def test_uci_round_trip(folder, X, packed, end, cut):
     content = uci(X).replace("\n", end)
@@ -86,21 +87,17 @@ def test_other_ways_to_write_uci(tmp_path, content, X):
         ("2\n-2\n2\n", "line 2: expected F, the number of words.*found '-2': a UCI file begins"),
         ("2\n2\n1e3\n", "line 3: expected NNZ.*found '1e3'"),
         ("1" * 19 + "\n2\n1\n", "line 1: expected N"),
-        (f"2\n{10**12}\n1\n1 1 1\n", f"announces {10**12} columns, but holds 1 counts"),
-        (f"{10**9}\n2\n1\n1 1 1\n", f"announces {10**9} rows, but holds 1 counts: its header"),
-        (HEAD + "1 1 1\n", "ends with 1 of the 2 entries that its header announces"),
-        (f"2\n2\n{10**15}\n1 1 1\n", "announces 1000000000000000 entries, more than fit"),
-        (HEAD + "1 1 1\n1 2 1\n2 1 1\n", "line 6: is entry 3, but the header announces 2"),
-        (HEAD + "1 1 1\n1 2\n", "line 5: expected 'document word count'.*found '1 2'"),
-        (HEAD + "1 1 1\n\n1 2 1 1\n", "line 6: expected 'document word count'"),
-        (HEAD + "0 1 1\n1 2 1\n", "line 4: document is 0, but the header allows 1 to 2"),
-        (HEAD + "1 1 1\n3 2 1\n", "line 5: document is 3, but the header allows 1 to 2"),
-        (HEAD + "1 1 1\n2 7 1\n", "line 5: word is 7, but the header allows 1 to 2"),
-        (HEAD + "1 1 1\n2 2 -1\n", "line 5: expected .* found '2 2 -1': give raw counts"),
-        (HEAD + "1 1 1\n2 2 0.5\n", "line 5: expected .* found '2 2 0.5'"),
-        (HEAD + "1 1 1\n2 2 nan\n", "line 5: expected .* found '2 2 nan'"),
-        (HEAD + "1 1 1\n2 2 9007199254740993\n", "line 5: expected .* from 0 to 2"),
-        (HEAD + "1 1 1\n2 1_0 1\n", "line 5: expected 'document word count'"),
+        (HEAD + "1 1 1\n", "has 1 entries, but its header announces 2"),
+        (HEAD + "1 1 1\n1 2 1\n2 1 1\n", "has 3 entries, but its header announces 2"),
+        (HEAD + "1 1 1\n1 2\n", "line 5: expected numbers, 3 per line, but found '1 2'"),
+        (HEAD + "1 1 1\n\n1 2 1 1\n", "line 6: expected numbers, 3 per line"),
+        (HEAD + "0 1 1\n1 2 1\n", "line 4: '0 1 1' is not in a matrix of 2 × 2"),
+        (HEAD + "1 1 1\n3 2 1\n", "line 5: '3 2 1' is not in a matrix of 2 × 2"),
+        (HEAD + "1 1 1\n\n2 1.5 1\n", "line 6: '2 1.5 1' is not in a matrix"),
+        (HEAD + "1 1 1\n2 2 0.5\n", r"X\[1, 1\] is 0.5 \(not whole\)"),
+        (HEAD + "1 1 1\n2 2 nan\n", r"X\[1, 1\] is nan \(missing\)"),
+        (HEAD + "1 1 1\n2 2 9007199254740993\n", r"X\[1, 1\] is 9007199254740993 \(too large\)"),
+        (HEAD + "1 1 1\n2 1_0 1\n", "line 5: expected numbers"),
         (HEAD.encode() + b"1 1 1\n2 2 \xe9\n", "line 5: not utf-8"),
         ("1\n1\n2048\n" + f"1 1 {2**53}\n" * 2048, r"row 0 of .* sums to more than 2\*\*53"),
     ],
@@ -114,15 +111,10 @@ def test_what_is_wrong_in_uci_and_where(tmp_path, content, match):
 
 def test_the_line_is_right_far_into_a_file(tmp_path):
     body = "1 1 1\n\n" * 20_000
-    for last, match in (("2 1 1", "document is 2"), ("1 1 x", "expected")):
+    for last, match in (("2 1 1", "'2 1 1' is not"), ("1 1 x", "expected")):
         path = put(tmp_path / "docword.a.txt", f"1\n1\n20001\n{body}{last}\n", packed=True)
         with pytest.raises(ReadError, match=f"line 40004: {match}"):
             read(path)
-
-
-def test_many_empty_documents_are_read(tmp_path):
-    path = put(tmp_path / "docword.a.txt", "3000000\n9000000\n1\n2999999 9000000 1\n")
-    assert check(read(path)).counts.shape == (3_000_000, 9_000_000)
 
 
 def test_real_data(nips_dir):
@@ -134,7 +126,7 @@ def test_real_data(nips_dir):
     assert np.flatnonzero(counts[[0]].toarray()[0])[:2].tolist() == [1, 38]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(X=MATRICES, packed=st.booleans())
 def test_text_round_trip(folder, X, packed):
     X = X % 5
@@ -184,7 +176,7 @@ def test_options_of_the_vectorizer(tmp_path, options, words):
 )
 def test_options_that_the_vectorizer_refuses(tmp_path, options):
     path = put(tmp_path / "zoo.txt", ZOO)
-    with pytest.raises(InvalidInputError, match=r"zoo.txt cannot be read as text \("):
+    with pytest.raises(InvalidInputError, match=r"zoo.txt cannot be read \("):
         read(path, **options)
 
 

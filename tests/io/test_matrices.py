@@ -44,6 +44,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("matrices")
 
 
+@settings(max_examples=30)
 @given(X=MATRICES, packed=st.booleans(), form=st.sampled_from([mtx, mtx_array]))
 def test_market_round_trip(folder, X, packed, form):
     path = put(folder / "any.mtx", form(X), packed)
@@ -51,6 +52,7 @@ def test_market_round_trip(folder, X, packed, form):
     gives(X.T, path, transpose=True)
 
 
+@settings(max_examples=40)
 @given(X=MATRICES, dtype=st.sampled_from([np.int64, np.float64, np.uint16]), mirror=st.booleans())
 def test_what_scipy_writes(folder, X, dtype, mirror):
     X = X % 1000
@@ -87,26 +89,22 @@ def test_kinds_of_market_files(tmp_path, text, X):
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("", "Line 1: Not a Matrix Market file"),
-        ("1 1 1\n1 1 1\n", "cannot be read as mtx .*Line 1: Not a Matrix Market file"),
-        (HEAD, "Invalid MatrixMarket header: Premature EOF"),
-        (HEAD + "2 -2 1\n", "Line 2: Matrix dimensions can't be negative"),
-        (HEAD + "2 2 1\n3 1 1\n", "Line 3: Row index out of bounds"),
-        (HEAD + "2 2 1\n1 0 1\n", "Line 3: Column index out of bounds"),
-        (HEAD + "2 2 1\n1 1 1\n1 2 1\n", "Line 4: Too many lines in file"),
-        (HEAD + "2 2 3\n1 1 1\n1 2 1\n", "Truncated file. Expected another 1 lines"),
-        (HEAD + "2 2 1\n1 1 x\n", "Line 3: Invalid floating-point value"),
+        ("", "line 1: expected '%%MatrixMarket matrix coordinate integer general'.*found ''"),
+        (HEAD.replace("integer", "complex") + "1 1 1\n1 1 1 0\n", "line 1: expected .*complex"),
+        (HEAD, "line 2: expected the numbers of rows and columns"),
+        (HEAD + "%\n2 -2 1\n", "line 3: expected the numbers of rows and .*found '2 -2 1'"),
+        (HEAD + "2 2 1\n3 1 1\n", "line 3: '3 1 1' is not in a matrix of 2 × 2"),
+        (HEAD + "2 2 1\n1 0 1\n", "line 3: '1 0 1' is not in a matrix"),
+        (HEAD + "2 2 1\n1 1 1\n1 2 1\n", "has 2 entries, but its header announces 1"),
+        (HEAD + "2 2 3\n1 1 1\n1 2 1\n", "has 2 entries, but its header announces 3"),
+        (HEAD + "2 2 1\n1 1 2,5\n", "line 3: expected numbers, 3 per line, but found '1 1 2,5'"),
+        (HEAD + "2 2 1\n1 1 2 7\n", "line 3: expected numbers, 3 per line"),
+        (HEAD + "2 2 1\n1 1 2\0\n", "line 3: expected numbers"),
         (HEAD + "2 2 1\n1 1 2.5\n", r"a.mtx, X\[0, 0\] is 2.5 \(not whole\): counts must be whole"),
-        (HEAD + "2 2 1\n1 1 -2\n", r"X\[0, 0\] is -2.0 \(negative\)"),
-        (HEAD + "2 2 1\n1 1 nan\n", r"X\[0, 0\] is nan \(missing\)"),
-        (HEAD + f"2 2 1\n1 1 {2**53 + 1}\n", r"has a count of 2\*\*53 or more"),
-        (ARRAY + "1 2\n1\n-2\n", r"X\[0, 1\] is -2.0 \(negative\)"),
-        (HEAD.replace("integer", "complex") + "1 1 1\n1 1 1 0\n", "dtype complex128"),
+        (HEAD + f"2 2 1\n1 1 {2**53 + 1}\n", r"X\[0, 0\] is 9007199254740993 \(too large"),
+        (ARRAY + "1 2\n1\n-2\n", r"X\[0, 1\] is -2 \(negative\)"),
+        (ARRAY + "1 2\n1\n2\n3\n", "has 3 entries, but its header announces 2"),
         (HEAD.replace("general", "symmetric") + "2 3 0\n", "a symmetric matrix is square, not 2"),
-        (HEAD + f"{10**9} 2 1\n1 1 1\n", f"announces {10**9} rows, but holds 1 counts"),
-        (HEAD + f"2 {10**9} 1\n1 1 1\n", f"announces {10**9} columns, but holds 1 counts"),
-        (HEAD + f"3 3 {10**12}\n1 1 1\n", f"announces {10**12} entries, more than fit into its"),
-        (ARRAY + "1000000 1000000\n1\n", f"announces {10**12} entries, more than fit"),
     ],
 )
 def test_what_is_wrong_in_market_files(tmp_path, text, match):
@@ -202,9 +200,6 @@ def changed(kind, changes):
         ("csr", {"format": np.array(b"lil")}, "not implemented for sparse matrix of format lil"),
         ("csr", {"shape": np.array([-3, 3])}, "'shape' elements cannot be negative"),
         ("csr", {"shape": np.array([3, 2])}, "indices must be < 2"),
-        ("csr", {"shape": np.array([3, 2**40])}, "announces 1099511627776 columns, but holds 4"),
-        ("coo", {"shape": np.array([2**31 - 1, 3])}, "announces 2147483647 rows, but holds 4"),
-        ("dia", {"shape": np.array([2**40, 2**40])}, "announces 1099511627776 rows"),
         ("csr", {"indptr": np.array([0, 2, 1, 4])}, "indptr must be a non-decreasing sequence"),
         ("csr", {"indices": np.array([1, -2, 0, 2])}, "indices must be >= 0"),
         ("coo", {"row": np.array([0, 0, 2, 3])}, "index 3 exceeds matrix dimension 3"),
@@ -225,7 +220,7 @@ def test_npz_that_cannot_be(tmp_path, kind, changes, match):
 
 @pytest.mark.parametrize("data", [b"", b"1,2\n", npz(SMALL)[:-30]])
 def test_what_is_no_npz(tmp_path, data):
-    with pytest.raises(ReadError, match=r"a.npz cannot be read as npz \(.*is it complete, and is"):
+    with pytest.raises(ReadError, match=r"a.npz cannot be read \(.*is it complete, and of"):
         read(put(tmp_path / "a.npz", data))
 
 
@@ -239,7 +234,7 @@ def write_h5ad(path, X, layers=None, shape=None):
     return path
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(X=MATRICES, form=st.sampled_from([np.asarray, sp.csr_matrix, sp.csc_matrix, sp.csr_array]))
 def test_h5ad_round_trip(folder, X, form):
     path = write_h5ad(folder / "a.h5ad", form(X.astype(float)))
@@ -250,9 +245,9 @@ def test_layers(tmp_path):
     layers = {"raw": sp.csr_matrix(SMALL), "half": SMALL / 2}
     path = write_h5ad(tmp_path / "a.h5ad", np.log1p(SMALL), layers)
     gives(SMALL, path, layer="raw")
-    with pytest.raises(ReadError, match=r"a.h5ad, X\[0, 1\] is .*whole.*; the layer 'raw' holds"):
+    with pytest.raises(ReadError, match=r"a.h5ad, X\[0, 1\] is .*whole.*set it: there are .*'raw'"):
         read(path)
-    with pytest.raises(ReadError, match=r"layers\['half'\]\[0, 2\] is 0.5 .*; the layer 'raw' hol"):
+    with pytest.raises(ReadError, match=r"layers\['half'\]\[0, 2\] is 0.5 .*there are .*'raw'"):
         read(path, layer="half")
     with pytest.raises(ReadError, match="layers has no 'counts': the layers are 'half', 'raw'"):
         read(path, layer="counts")
@@ -275,7 +270,7 @@ def test_other_h5ad(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"1,2\n", b"\x89HDF\r\n\x1a\n" + bytes(100)])
 def test_what_is_no_h5ad(tmp_path, data):
-    with pytest.raises(ReadError, match=r"a.h5ad cannot be read as h5ad \(OSError: .*is it compl"):
+    with pytest.raises(ReadError, match=r"a.h5ad cannot be read \(OSError: .*is it compl"):
         read(put(tmp_path / "a.h5ad", data))
 
 

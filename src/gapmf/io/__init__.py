@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -105,9 +104,8 @@ def read(
         Whether the first row of a table holds names; it must be set if these are numbers.
     sample_names : bool, default=None
         Whether the first column of a table holds the names of the samples. By default it does
-        if it has no name, if it holds no numbers, or if it is called id, doc_id, index etc. and
-        has no number twice. In a data frame, an index other than 0, 1, … or else the first
-        column of text holds them.
+        if it has no name, if it holds no numbers, or if it is called id, doc, sample_name, index
+        etc. and has nothing twice. In a data frame, an index other than 0, 1, … comes first.
     delimiter : str, default=None
         The column separator of a table: by default a comma in .csv, a tab in .tsv.
     encoding : str, default=None
@@ -155,12 +153,13 @@ def read(
         return dataframes.read_frame(path, "the data frame", **given)
     where = os.fsdecode(path)
     os.stat(where)  # that a file is missing comes before anything else
-    kind = find_format(where) if format is None else check_option(format, FORMATS, "format")
-    _check_options(given, where, repr(kind), FORMATS[kind].options)
-    _check_file(where, FORMATS[kind].in_folders is not None)
-    if kind == "tsv":
-        given.setdefault("delimiter", "\t")
-    with _library_errors(where, kind):
+    if not os.path.isfile(where) and not os.path.isdir(where):  # opening a pipe may wait forever
+        raise ReadError(f"{where} is a device or a pipe, and a file was expected")
+    with _library_errors(where):
+        kind = find_format(where) if format is None else check_option(format, FORMATS, "format")
+        _check_options(given, where, repr(kind), FORMATS[kind].options)
+        if kind == "tsv":
+            given.setdefault("delimiter", "\t")
         return FORMATS[kind].reader(where, **given)
 
 
@@ -173,7 +172,6 @@ def find_format(path: str) -> str:
         raise ReadError(f"{path} is a folder without .mtx or .txt files: name a file")
     name = os.path.basename(path).lower().removesuffix(".gz")
     if name.endswith(".txt"):
-        _check_file(path, folders=False)
         if name.startswith("docword") or documents.looks_like_uci(path):
             return "uci"
         documents.refuse_tables(path)
@@ -187,44 +185,20 @@ def find_format(path: str) -> str:
 
 
 def _check_options(given: dict[str, Any], where: str, kind: str, known: tuple[str, ...]) -> None:
-    """Refuse options of another format or of the wrong type; CountVectorizer checks its own."""
+    """Refuse options of another format; the libraries check most of their values."""
     unknown = ", ".join(name for name in given if name not in known)
     if unknown:
         raise InvalidInputError(
             f"{where} is read as {kind}, which has no option {unknown}: it has {', '.join(known)}"
         )
-    if "vocab" in given:
-        given["vocab"] = os.fsdecode(given["vocab"])
-        os.stat(given["vocab"])
-    for name, value in given.items():
-        match name:
-            case "layout":
-                check_option(value, ("dense", "triplets"), "layout")
-            case "transpose" | "header" | "sample_names" if not isinstance(value, bool):
-                raise InvalidInputError(f"{name} must be True or False, but is {value!r}")
-            case "layer" if not isinstance(value, str):
-                raise InvalidInputError(f"layer must be the name of a layer, but is {value!r}")
-            case "delimiter" if not isinstance(value, str) or not re.fullmatch(r'[^"\r\n]', value):
-                raise InvalidInputError(f"delimiter must be one character, but is {value!r}")
-            case "encoding":
-                try:
-                    "".encode(value)
-                except (LookupError, TypeError, ValueError) as error:
-                    raise InvalidInputError(f"encoding {value!r} cannot be used: {error}") from None
-
-
-def _check_file(path: str, folders: bool) -> None:
-    """Refuse what is not a file: opening a pipe may wait forever."""
-    if os.path.isdir(path) and folders:
-        return
-    if not os.path.isfile(path):
-        raise ReadError(f"{path} is a folder, a device or a pipe, and a file was expected")
-    with open(path, "rb"):  # a lack of permission is the system's error, not the format's
-        pass
+    check_option(given.get("layout", "dense"), ("dense", "triplets"), "layout")
+    for name in {"transpose", "header", "sample_names"} & given.keys():
+        if not isinstance(given[name], bool):
+            raise InvalidInputError(f"{name} must be True or False, but is {given[name]!r}")
 
 
 @contextmanager
-def _library_errors(path: str, kind: str) -> Iterator[None]:
+def _library_errors(path: str) -> Iterator[None]:
     """Turn whatever the library that parses a file raises into a ReadError with its words."""
     try:
         yield
@@ -233,6 +207,6 @@ def _library_errors(path: str, kind: str) -> Iterator[None]:
     except Exception as error:  # on damaged files HDF5, Arrow, zlib, SciPy, … raise many kinds
         words = str(error).strip().partition("\n")[0][:200]
         raise ReadError(
-            f"{path} cannot be read as {kind} ({type(error).__name__}: {words}): is it complete, "
-            "and is this its `format`?"
+            f"{path} cannot be read ({type(error).__name__}: {words}): is it complete, and of this "
+            "`format`?"
         ) from error

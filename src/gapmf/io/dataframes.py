@@ -1,39 +1,32 @@
-"""Tables: CSV, TSV, Parquet and data frames, dense (a row per sample) or triplets (per entry).
-
-All become data frames with columns 0, 1, …, to which one set of rules applies.
-"""
+"""Tables: CSV, TSV, Parquet and data frames, dense (a row per sample) or triplets (per entry)."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import column_values, explain, first_bad
-from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io.table import Table, as_names, open_text, to_counts, turned
+from gapmf.errors import ReadError
+from gapmf.io.table import NUMBER, Table, as_names, open_text, to_counts, turned
 from gapmf.validation import shorten
 
-# In small letters, and without "id" or "name" at their end: doc_id, docID and "Doc name" are doc.
-_SAMPLE_TITLES = ("sample", "doc", "document", "cell", "barcode", "user", "obs", "row", "customer")
-_FEATURE_TITLES = (
+# In small letters, and without "id" etc. at their end: doc_id, docID and "Doc name" are doc.
+_SAMPLES = ("sample", "doc", "document", "cell", "barcode", "user", "obs", "row", "customer")
+_FEATURES = (
     "feature", "word", "term", "token", "gene", "item", "var", "column", "col",
     "song", "track", "artist", "movie", "product",
 )  # fmt: skip
-_IDS = re.compile(
-    r"sample|(doc|document|cell|user|obs|row|customer)?[ _.-]?(id|ids|index|idx)|barcodes?"
-)
-_NUMBER = re.compile(
-    r"[+-]?((\d{1,400}(\.\d{0,400})?|\.\d{1,400})(e[+-]?\d{1,4})?|inf(inity)?)", re.ASCII
-)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 _CHUNK_CELLS = 1 << 22
 
@@ -46,143 +39,64 @@ def find_triplets(titles: Sequence[str] | None) -> tuple[int, int, int] | None:
     >>> find_triplets(["count", "Doc ID", "word"]), find_triplets(["user", "item", "plays"])
     ((1, 2, 0), (0, 1, 2))
     """
-    plain = [re.sub(r"[ _.-]?(id|name)$", "", title.strip().lower()) for title in titles or ()]
-    samples = [f for f, title in enumerate(plain) if title in _SAMPLE_TITLES]
-    features = [f for f, title in enumerate(plain) if title in _FEATURE_TITLES]
+    plain = [_plain_title(title) for title in titles or ()]
+    samples = [f for f, title in enumerate(plain) if title in _SAMPLES]
+    features = [f for f, title in enumerate(plain) if title in _FEATURES]
     if len(plain) != 3 or len(samples) != 1 or len(features) != 1:
         return None
     return samples[0], features[0], 3 - samples[0] - features[0]
 
 
-def looks_like_number(text: str) -> bool:
-    """Tell whether a cell holds a number, be it a count or not, or says that it is missing."""
-    word = text.strip().lower()
-    return word in _MISSING or _NUMBER.fullmatch(word) is not None
+def _plain_title(title: str) -> str:
+    return re.sub(r"[ _.-]?(ids?|name|index|idx)$", "", title.strip().lower())
 
 
-class _Source(NamedTuple):
-    """A table in pieces, in which rows are found by number."""
-
-    path: str
-    titles: list[str] | None
-    width: int
-    chunks: Callable[[Sequence[int]], Iterator[Any]]  # frames, in which these columns are text
-    find: Callable[[int], tuple[str, list[str]]]  # the place of a row, for errors, and its cells
-
-    def fail(self, row: int, what: str) -> NoReturn:
-        raise ReadError(f"{self.path}, {self.find(row)[0]}: {what}")
-
-    def check(self, columns: dict[int, NDArray[Any]], start: int) -> None:
-        """Refuse the first cell that is not a count, in rows that begin at `start`."""
-        bad = [(at, f) for f, values in columns.items() if (at := first_bad(values)) is not None]
-        if bad:
-            row, f = min(bad)
-            cell = self.find(start + row)[1][f].strip()
-            value: Any = cell
-            if looks_like_number(cell):
-                value = None if cell.lower() in _MISSING else Decimal(cell)
-            title = "" if self.titles is None else f" ({shorten(self.titles[f])})"
-            hint = "; if these are sample, feature and count, set the option `layout` to triplets"
-            what = f"column {f + 1}{title} {explain(value, shorten(cell))}"
-            self.fail(start + row, what + (hint if self.width == 3 and len(columns) > 1 else ""))
-
-
-def _read(source: _Source, layout: str | None, sample_names: bool | None, transpose: bool) -> Table:
-    if not source.width:
-        raise ReadError(f"{source.path} has no columns")
-    order = find_triplets(source.titles)
+def _triplet_order(
+    path: str, titles: list[str] | None, width: int, layout: str | None
+) -> tuple[int, int, int] | None:
+    """Return the columns of samples, features and counts, or None if the table is dense."""
+    order = find_triplets(titles)
     if layout == "dense" or (layout is None and order is None):
-        return turned(_read_dense(source, sample_names), transpose)
-    if transpose or sample_names is not None:
-        raise InvalidInputError("transpose and sample_names are for dense tables, not triplets")
-    if source.width != 3:
-        raise ReadError(f"{source.path} has {source.width} columns: triplets have three")
-    return _read_triplets(source, order or (0, 1, 2))
+        return None
+    if width != 3:
+        raise ReadError(f"{path} has {width} columns: triplets have three")
+    return order or (0, 1, 2)
 
 
-def _read_triplets(source: _Source, order: tuple[int, int, int]) -> Table:
-    """Number samples and features in the order in which they first appear."""
-    import pandas as pd
-
-    known: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    pieces: list[list[NDArray[Any]]] = [[], [], []]
-    n_rows = 0
-    for chunk in source.chunks(order[:2]):
-        counts = _numbers(chunk[order[2]])
-        source.check({order[2]: counts}, n_rows)
-        for piece, f, labels in zip(pieces, order, known, strict=False):
-            codes, unique = pd.factorize(chunk[f])
-            empty = np.array([not label.strip() for label in unique])[codes]
-            if empty.any():
-                source.fail(n_rows + int(empty.argmax()), f"column {f + 1} is empty: give a name")
-            piece.append(np.array([labels.setdefault(u, len(labels)) for u in unique])[codes])
-        pieces[2].append(counts.astype(np.int64))
-        n_rows += len(chunk)
-    samples, features = map(as_names, known)
-    rows, columns, values = (np.concatenate([np.empty(0, np.int64), *piece]) for piece in pieces)
-    matrix = sp.coo_array((values, (rows, columns)), shape=(len(samples), len(features)))
-    return Table(to_counts(matrix, source.path), features, samples)
-
-
-def _read_dense(source: _Source, sample_names: bool | None) -> Table:
-    """Read the counts of all columns; the first is text until it is known what it holds."""
-    import pandas as pd
-
-    titles, width = source.titles, source.width
-    first: list[str] = []
-    blocks = [sp.csr_array((0, width - 1), dtype=np.int64)]
-    for chunk in source.chunks((0,)):
-        columns = {f: _numbers(chunk[f]) for f in range(1, width)}
-        source.check(columns, len(first))
-        first += chunk[0].tolist()
-        block = np.empty((len(chunk), width - 1), dtype=np.int64)
-        for f, values in columns.items():
-            block[:, f - 1] = values
-        blocks.append(sp.csr_array(block))
-    counts = sp.vstack(blocks, format="csr")
-    if _has_names(source, first, sample_names):
-        if width == 1:
-            raise ReadError(
-                f"{source.path} has a single column, of names: expected columns of counts; set the "
-                "option `delimiter` if they are not separated by commas (.csv) or tabs (.tsv)"
-            )
-        features = None if titles is None else as_names(titles[1:])
-        return Table(to_counts(counts, source.path), features, as_names(first))
-    values = _numbers(pd.Series(first, dtype=object))
-    source.check({0: values}, 0)
-    leading = sp.csr_array(values.astype(np.int64).reshape(-1, 1))
-    counts = to_counts(sp.hstack([leading, counts], format="csr"), source.path)
-    return Table(counts, None if titles is None else as_names(titles), None)
-
-
-def _has_names(source: _Source, first: list[str], sample_names: bool | None) -> bool:
-    """Decide whether the first column holds names of samples."""
+def _has_names(title: str | None, first: Collection[str], sample_names: bool | None) -> bool:
+    """Decide whether the first column, with its title or None, holds the names of samples."""
     if sample_names is not None:
         return sample_names
-    title = None if source.titles is None else source.titles[0]
-    if title is not None and not title.strip():
-        return True
-    numbers = [looks_like_number(cell) for cell in first]
-    ids = title is not None and _IDS.fullmatch(title.strip().lower()) is not None
-    if all(numbers):
-        return ids and len(set(first)) == len(first) > 1
-    if any(numbers) and title is not None and not ids:
-        at = numbers.index(False)
-        source.fail(
-            at,
-            f"column 1 ({shorten(title)}) has {shorten(first[at])}, and numbers elsewhere: correct "
-            "the cell if these are counts, or set the option `sample_names` if they are names",
-        )
-    return True
+    if title is not None and _plain_title(title) in ("", *_SAMPLES):
+        return not title.strip() or len(set(first)) == len(first)
+    return len(first) > 0 and not any(map(_is_number, first))
 
 
-def _numbers(column: Any) -> NDArray[Any]:
-    """Return the numbers of a column, NaN where a cell holds something else."""
+def _is_number(cell: str) -> bool:
+    """Tell whether a cell holds a number, be it a count or not, or says that it is missing."""
+    return cell.strip().lower() in _MISSING or NUMBER.fullmatch(cell.strip()) is not None
+
+
+def _from_triplets(columns: Sequence[Any], fail: Callable[[int, int, str | None], object]) -> Table:
+    """Number samples and features in the order in which they first appear.
+
+    `fail` raises an error about a row of the first, second or third column.
+    """
     import pandas as pd
 
-    if column.dtype.kind not in "iuf":
-        column = pd.to_numeric(column.astype(str), errors="coerce")
-    return np.asarray(column.to_numpy())
+    places, names = [], []
+    for i in range(2):
+        codes, unique = pd.factorize(columns[i])
+        names.append(as_names(unique))
+        blank = [-1, *(code for code, name in enumerate(names[i]) if not name.strip())]
+        if (empty := np.isin(codes, blank)).any():
+            fail(int(empty.argmax()), i, "is empty: give a name")
+        places.append(codes)
+    if (row := first_bad(columns[2])) is not None:
+        fail(row, 2, None)
+    values, shape = columns[2].astype(np.int64), (len(names[0]), len(names[1]))
+    counts = to_counts(sp.coo_array((values, tuple(places)), shape=shape), "the table")
+    return Table(counts, names[1], names[0])
 
 
 def read_parquet(path: str, **options: Any) -> Table:
@@ -208,41 +122,97 @@ def read_frame(
     sample_names: bool | None = None,
     transpose: bool = False,
 ) -> Table:
-    """Read a pandas or polars frame; its index or first column of text names the samples."""
-    import pandas as pd
-
+    """Read a pandas or polars frame; its index or first column may name the samples."""
     titles = [str(title) for title in frame.columns]
-    columns = [column_values(frame, f) for f in range(len(titles))]
-    columns = [values + 0 if values.dtype.kind == "b" else values for values in columns]
-    if layout != "triplets" and find_triplets(titles) is None and sample_names is not False:
-        texts = [f for f, values in enumerate(columns) if _is_text(values)]
-        if len(getattr(frame, "index", ())) and list(frame.index) != list(range(len(frame))):
-            titles, columns = ["", *titles], [as_names(frame.index), *columns]
-        elif texts:
-            columns.insert(0, columns.pop(texts[0]))
-            titles = ["", *titles[: texts[0]], *titles[texts[0] + 1 :]]
-    plain = pd.DataFrame(dict(enumerate(columns)), copy=False)
+    order = _triplet_order(path, titles, len(titles), layout)
+    if order is not None:
+        columns = [column_values(frame, f) for f in order]
 
-    def chunks(texts: Sequence[int]) -> Iterator[Any]:
-        for f in texts:
-            if plain[f].isna().any():
-                source.fail(int(plain[f].isna().argmax()), f"column {f + 1} {explain(None)}")
-        step = max(1, _CHUNK_CELLS // len(columns))
-        for start in range(0, len(plain), step):
-            yield plain[start : start + step].astype(dict.fromkeys(texts, str))
+        def fail(row: int, i: int, what: str | None) -> NoReturn:
+            what = what or explain(columns[i][row])
+            raise ReadError(f"{path}, row {row} (from 0): column {titles[order[i]]!r} {what}")
 
-    def find(row: int) -> tuple[str, list[str]]:
-        return f"row {row} (from 0)", [str(values[row]) for values in columns]
+        return turned(_from_triplets(columns, fail), transpose)
+    index = getattr(frame, "index", ())
+    names: Iterable[Any] | None = None
+    n_named = 0  # columns
+    if sample_names is not False and list(index) != list(range(len(index))):
+        names = index
+    elif titles:
+        first = as_names(column_values(frame, 0)).tolist()
+        if _has_names(titles[0], first, sample_names):
+            names, n_named = first, 1
+    if n_named == len(titles):
+        raise ReadError(f"{path} has no columns of counts")
+    counts = frame.iloc[:, n_named:] if hasattr(frame, "iloc") else frame[:, n_named:]
+    samples = None if names is None else as_names(names)
+    table = Table(to_counts(counts, f"{path}, X"), as_names(titles[n_named:]), samples)
+    return turned(table, transpose)
 
-    source = _Source(path, titles, len(columns), chunks, find)
-    return _read(source, layout, sample_names, transpose)
 
+@dataclass
+class _TextTable:
+    """A CSV or TSV file. pandas reads it; `csv` reads the first rows, and those with faults."""
 
-def _is_text(values: NDArray[Any]) -> bool:
-    import pandas as pd
+    path: str
+    delimiter: str
+    encoding: str
+    titles: list[str] | None = None
+    width: int = 0
+    start: int = 0  # the line of the first row of counts, if there is one
 
-    kind = pd.api.types.infer_dtype(values, skipna=True) if values.dtype.kind == "O" else ""
-    return kind in ("string", "empty")
+    def rows(self) -> Generator[Row, None, None]:
+        """Yield the rows that are not blank: slow."""
+        with open_text(self.path, self.encoding, newline="") as stream:
+            line, reader = 1, csv.reader(stream, delimiter=self.delimiter)
+            for cells in reader:
+                if len(cells) > 1 or (cells and cells[0].strip()):
+                    yield line, cells
+                line = reader.line_num + 1
+
+    def chunks(self, dtypes: dict[int, Any], n_rows: int | None) -> Iterator[Any]:
+        """Yield frames of `n_rows` rows, or one of all, with columns 0, 1, …"""
+        import pandas as pd
+
+        if not self.start:
+            yield pd.DataFrame(columns=range(self.width))
+            return
+        with open_text(self.path, self.encoding, newline="") as stream:
+            for _ in range(self.start - 1):
+                stream.readline()
+            try:  # one more column shows whether a row has too many cells
+                for chunk in pd.read_csv(
+                    stream, sep=self.delimiter, header=None, names=range(self.width + 1),
+                    index_col=False, dtype={self.width: str} | dtypes, na_filter=False,
+                    low_memory=False, engine="c", chunksize=n_rows or sys.maxsize,
+                ):  # fmt: skip
+                    if chunk[self.width].any():
+                        raise pd.errors.ParserError
+                    yield chunk
+            except pd.errors.ParserError:  # too many cells, or quotes without an end
+                for row in islice(self.rows(), self.titles is not None, None):
+                    self.check_width(row)
+                raise
+
+    def check_width(self, row: Row) -> None:
+        if len(row[1]) != self.width:
+            raise ReadError(
+                f"{self.path}, line {row[0]}: expected {self.width} cells, as in the rows above, "
+                f"but found {len(row[1])}"
+            )
+
+    def fail(self, row: int, f: int, what: str | None = None) -> NoReturn:
+        """Raise an error about a cell, by default that it does not hold a count."""
+        found = next(islice(self.rows(), row + (self.titles is not None), None))
+        self.check_width(found)
+        cell = found[1][f].strip()
+        if what is None:
+            value = None if cell.lower() in _MISSING else cell
+            what = explain(Decimal(cell) if NUMBER.fullmatch(cell) else value, shorten(cell))
+            if not _is_number(cell):
+                what += "; if it is a name, set the options `layout` or `sample_names`"
+        title = "" if self.titles is None else f" ({shorten(self.titles[f])})"
+        raise ReadError(f"{self.path}, line {found[0]}: column {f + 1}{title} {what}")
 
 
 def read_delimited(
@@ -256,86 +226,72 @@ def read_delimited(
     encoding: str = "utf-8",
 ) -> Table:
     """Read a table of text; as R writes it, the first row may lack the first of its cells."""
-
-    def rows() -> Generator[Row, None, None]:
-        return _rows(path, delimiter, encoding)
-
-    with closing(rows()) as first_rows:
-        top, below = next(first_rows, None), next(first_rows, None)
+    text = _TextTable(path, delimiter, encoding)
+    with closing(text.rows()) as rows:
+        top, below = next(rows, None), next(rows, None)
     if top is None:
         raise ReadError(f"{path} is empty: expected a row of names, then rows of counts")
-    titles = None if header is False else _find_titles(path, top, below, layout, header)
-    width = len(top[1] if titles is None else titles)
-    start = top if titles is None else below
-
-    def check_width(line: int, cells: list[str]) -> None:
-        if len(cells) != width:
-            raise ReadError(
-                f"{path}, line {line}: expected {width} cells, as in the rows above, but found "
-                f"{len(cells)}"
-            )
-
-    def find(row: int) -> tuple[str, list[str]]:
-        line, cells = next(islice(rows(), row + (titles is not None), None))
-        check_width(line, cells)
-        return f"line {line}", cells
-
-    def chunks(texts: Sequence[int]) -> Iterator[Any]:
-        import pandas as pd
-
-        if start is None:
-            return
-        check_width(*start)  # more cells in the first row are an index to pandas
-        with open_text(path, encoding, newline="") as stream:
-            for _ in range(start[0] - 1):
-                stream.readline()
-            try:
-                for chunk in pd.read_csv(
-                    stream, sep=delimiter, header=None, names=range(width + 1), engine="c",
-                    dtype=dict.fromkeys((*texts, width), str), na_filter=False, low_memory=False,
-                    chunksize=max(1, _CHUNK_CELLS // width),
-                ):  # fmt: skip
-                    if chunk[width].any():  # else pandas drops cells from a chunk's first row
-                        raise pd.errors.ParserError
-                    yield chunk
-            except pd.errors.ParserError:  # too many cells, or quotes without an end
-                for line, cells in islice(rows(), titles is not None, None):
-                    check_width(line, cells)
-                raise
-
-    return _read(_Source(path, titles, width, chunks, find), layout, sample_names, transpose)
+    text.titles = None if header is False else _find_titles(path, top, below, header)
+    text.width = len(top[1] if text.titles is None else text.titles)
+    text.start = top[0] if text.titles is None else below[0] if below else 0
+    order = _triplet_order(path, text.titles, text.width, layout)
+    if order is None:
+        return turned(_read_dense(text, sample_names), transpose)
+    [frame] = text.chunks(dict.fromkeys(order[:2], "category"), None)
+    columns = [frame[order[0]], frame[order[1]], _numbers(frame[order[2]])]
+    table = _from_triplets(columns, lambda row, i, what: text.fail(row, order[i], what))
+    return turned(table, transpose)
 
 
-def _find_titles(
-    path: str, top: Row, below: Row | None, layout: str | None, header: bool | None
-) -> list[str]:
+def _find_titles(path: str, top: Row, below: Row | None, header: bool | None) -> list[str]:
     """Return the first row as titles, unless it may be something else."""
     line, titles = top
-    triplets = layout == "triplets" or find_triplets(titles) is not None
-    if below is not None and len(below[1]) == len(titles) + 1 and not triplets:
+    if below is not None and len(below[1]) == len(titles) + 1 and find_triplets(titles) is None:
         return ["", *titles]
-    certain = header or find_triplets(titles) or (len(titles) > 1 and not titles[0].strip())
-    cells = titles[2:] if triplets else titles[1:] or titles
-    if not certain and all(map(looks_like_number, cells)):
+    if not header and titles[0].strip() and _is_number(titles[-1]):
         raise ReadError(
-            f"{path}, line {line}: has numbers, {shorten(titles)}, where names of columns were "
+            f"{path}, line {line}: ends with {titles[-1]!r}, where the name of a column was "
             "expected: set the option `header`, true for names or false for counts"
         )
     return titles
 
 
-def _rows(path: str, delimiter: str, encoding: str) -> Generator[Row, None, None]:
-    """Yield the rows that are not blank: slow, for the first two and for errors."""
-    with open_text(path, encoding, newline="") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
-        while True:
-            line = reader.line_num + 1
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                line = max(line, reader.line_num)
-                raise ReadError(f"{path}, line {line}: is not a row of cells ({error})") from None
-            if len(cells) > 1 or (cells and cells[0].strip()):
-                yield line, cells
+def _read_dense(text: _TextTable, sample_names: bool | None) -> Table:
+    """Read the counts of all columns; the first is text until it is known what it holds."""
+    import pandas as pd
+
+    first: list[str] = []
+    titles, blocks = text.titles, []
+    others = list(range(1, text.width))
+    for chunk in text.chunks({0: str}, max(1, _CHUNK_CELLS // text.width)):
+        try:
+            blocks.append(to_counts(chunk[others].to_numpy(), text.path))
+        except ReadError:
+            bad = [(row, f) for f in others if (row := first_bad(_numbers(chunk[f]))) is not None]
+            if bad:
+                text.fail(len(first) + min(bad)[0], min(bad)[1])
+            raise
+        first += chunk[0].tolist()
+    counts = sp.vstack(blocks, format="csr")
+    if _has_names(None if titles is None else titles[0], first, sample_names):
+        if text.width == 1:
+            raise ReadError(
+                f"{text.path} has a single column, of names: expected columns of counts; set the "
+                "option `delimiter` if they are not separated by commas (.csv) or tabs (.tsv)"
+            )
+        return Table(counts, None if titles is None else as_names(titles[1:]), as_names(first))
+    leading = _numbers(pd.Series(first, dtype=object))
+    if (row := first_bad(leading)) is not None:
+        text.fail(row, 0)
+    column = sp.csr_array(leading.astype(np.int64).reshape(-1, 1))
+    counts = sp.hstack([column, counts], format="csr")
+    return Table(counts, None if titles is None else as_names(titles), None)
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Return the numbers of a column, NaN where a cell holds something else."""
+    import pandas as pd
+
+    if column.dtype.kind not in "iuf":
+        column = pd.to_numeric(column.astype(str), errors="coerce")
+    return np.asarray(column.to_numpy())

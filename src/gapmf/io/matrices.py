@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import os
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import chain
-from types import SimpleNamespace
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.counts import LARGEST_COUNT
 from gapmf.errors import ReadError
-from gapmf.io.table import (
-    Table,
-    as_names,
-    check_fits,
-    find_beside,
-    find_one,
-    is_packed,
-    read_names,
-    to_counts,
-    turned,
-)
+from gapmf.io import table
+from gapmf.io.table import Table, to_counts
+from gapmf.validation import shorten
 
 MATRIX = r".*\.mtx(\.gz)?"  # names of files
+_BANNER = re.compile(
+    r"%%matrixmarket matrix (array|coordinate) (unsigned-integer|integer|real|double|pattern) "
+    "(general|symmetric)"
+)
 _FEW_CELLS = 10  # whose totals may be equal by chance
 
 
@@ -38,20 +27,16 @@ def read_market(
     path: str, *, vocab: str | None = None, transpose: bool | None = None, encoding: str = "utf-8"
 ) -> Table:
     """Read a MatrixMarket file, which with the name files of 10x beside it is turned."""
-    path = find_one(path, MATRIX, ".mtx or .mtx.gz")
+    path = table.find_one(path, MATRIX, ".mtx or .mtx.gz")
     feature_file, sample_file = _names_beside(path, transpose)
     if transpose is None:
         transpose = feature_file is not None and sample_file is not None
-    shape = _check_size(path)
-    N, F = shape[::-1] if transpose else shape
-    features = samples = None
-    if vocab is not None:
-        features = read_names(vocab, F, f"features in {path}", encoding)
-    elif feature_file is not None:  # its columns are identifier, symbol, …
-        features = read_names(feature_file, F, f"features in {path}", encoding, column=1)
-    if sample_file is not None:
-        samples = read_names(sample_file, N, f"samples in {path}", encoding, column=0)
-    counts = turned(Table(_read_body(path, shape), None, None), transpose).counts
+    counts = to_counts(_read_matrix(path), f"{path}, X")
+    counts = table.turned(Table(counts, None, None), transpose).counts
+    N, F = counts.shape
+    column = 1 if vocab is None else None  # the columns are identifier, symbol, …
+    features = table.read_names(vocab or feature_file, F, f"features in {path}", encoding, column)
+    samples = table.read_names(sample_file, N, f"samples in {path}", encoding, column=0)
     return Table(counts, features, samples)
 
 
@@ -59,8 +44,8 @@ def _names_beside(path: str, transpose: bool | None) -> tuple[str | None, str | 
     """Find the files with names beside ``PREFIXmatrix.mtx``; theirs begin with PREFIX, too."""
     parts = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", os.path.basename(path), re.I | re.S)
     prefix = "" if parts is None else parts[1]
-    features = find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
-    samples = find_beside(path, [f"{prefix}barcodes.tsv"])
+    features = table.find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
+    samples = table.find_beside(path, [f"{prefix}barcodes.tsv"])
     if transpose is None and (features is None) != (samples is None):
         raise ReadError(
             f"{features or samples} is beside {path}, but no "
@@ -70,57 +55,42 @@ def _names_beside(path: str, transpose: bool | None) -> tuple[str | None, str | 
     return features, samples
 
 
-@contextmanager
-def _open_market(path: str) -> Iterator[Any]:
-    """Open a MatrixMarket file as SciPy needs it.
-
-    SciPy wants its own spelling of the banner, and reads 2.5 in an "integer" file as 2: so it is
-    told that the numbers are real, and those that are not whole are found afterwards. A NUL, or a
-    last line without an end, may end the process (SciPy 1.17).
-    """
-    opened = gzip.open if is_packed(path) else open
-    with cast(IO[bytes], opened(path, "rb")) as file:
-        banner = file.readline(1000).removeprefix(codecs.BOM_UTF8).lower()
-        banner = re.sub(rb"\b(unsigned-)?integer\b", b"real", banner)
-        parts = chain(
-            [banner.replace(b"%%matrixmarket", b"%%MatrixMarket", 1)],
-            iter(lambda: file.read(1 << 20), b""),
-            [b"\n"],
+def _read_matrix(path: str) -> Any:
+    """Read a matrix; strictly, unlike SciPy (1.17), which reads "2,5" as 2."""
+    lines = table.read_lines(path, errors="replace")
+    banner = next(lines, "")
+    kind = _BANNER.fullmatch(" ".join(banner.lower().split()))
+    if kind is None:
+        raise ReadError(
+            f"{path}, line 1: expected '%%MatrixMarket matrix coordinate integer general', or "
+            f"array, real, pattern or symmetric instead, but found {shorten(banner)}"
         )
-
-        def read(_: int) -> bytes:
-            part = next(parts, b"")
-            if b"\0" in part:
-                raise ReadError(f"{path} has bytes that are 0, which no text has: it is damaged")
-            return part
-
-        yield SimpleNamespace(read=read)
-
-
-def _check_size(path: str) -> tuple[int, int]:
-    """Return the shape of a matrix, if the file can hold as many entries as it announces."""
-    from scipy.io import mminfo
-
-    with _open_market(path) as file:
-        n_rows, n_columns, n_entries, layout, _, symmetry = mminfo(file)
-    if symmetry == "symmetric" and n_rows != n_columns:
-        raise ReadError(f"{path}: a symmetric matrix is square, not {n_rows} × {n_columns}")
-    if layout == "array":
-        n_entries = n_rows * n_columns // (2 if symmetry == "symmetric" else 1)
-    check_fits(path, n_entries)
-    return n_rows, n_columns
-
-
-def _read_body(path: str, shape: tuple[int, int]) -> sp.csr_array:
-    from scipy.io import mmread
-
-    if 0 in shape:  # an array without rows ends the process (SciPy 1.17)
-        return sp.csr_array(shape, dtype=np.int64)
-    with _open_market(path) as file:
-        matrix: Any = mmread(file)
-    if np.max(matrix.data, initial=0) >= LARGEST_COUNT:
-        raise ReadError(f"{path} has a count of 2**53 or more, beyond what float64 holds exactly")
-    return to_counts(matrix, f"{path}, X")
+    below = ((n, line) for n, line in enumerate(lines, 2) if line.strip() and line[0] != "%")
+    n_above, line = next(below, (2, ""))
+    layout, field, symmetry = kind.groups()
+    if (
+        re.fullmatch(r"\d+ \d+" + " \\d+" * (layout == "coordinate"), " ".join(line.split()))
+        is None
+    ):
+        raise ReadError(
+            f"{path}, line {n_above}: expected the numbers of rows and columns (and, if it is not "
+            f"an array, of entries), but found {shorten(line)}"
+        )
+    N, F, *n_entries = map(int, line.split())
+    mirrored = symmetry == "symmetric"
+    if mirrored and N != F:
+        raise ReadError(f"{path}: a symmetric matrix is square, not {N} × {F}")
+    if n_entries:
+        width = 2 if field == "pattern" else 3
+        matrix = table.read_entries(path, n_above, (N, F), n_entries[0], width)
+        return matrix + sp.triu(matrix.T, 1) + sp.tril(matrix.T, -1) if mirrored else matrix
+    if not mirrored:  # by columns
+        return table.read_numbers(path, n_above, N * F, 1).reshape(F, N).T
+    across, down = np.triu_indices(N)
+    values = table.read_numbers(path, n_above, down.size, 1)[:, 0]
+    array = np.empty((N, N), values.dtype)
+    array[down, across] = array[across, down] = values
+    return array
 
 
 def read_npz(
@@ -129,13 +99,9 @@ def read_npz(
     """Read what `scipy.sparse.save_npz` writes: csr, csc, coo, bsr or dia."""
     with open(path, "rb") as file:
         matrix = sp.load_npz(file)
-    if hasattr(matrix, "check_format"):
-        matrix.check_format(full_check=True)  # else SciPy reads and writes wherever indices point
-    table = turned(Table(to_counts(matrix, f"{path}, X"), None, None), transpose)
-    if vocab is None:
-        return table
-    names = read_names(vocab, table.counts.shape[1], f"features in {path}", encoding)
-    return table._replace(feature_names=names)
+    found = table.turned(Table(to_counts(matrix, f"{path}, X"), None, None), transpose)
+    names = table.read_names(vocab, found.counts.shape[1], f"features in {path}", encoding)
+    return found._replace(feature_names=names)
 
 
 def read_h5ad(path: str, *, layer: str | None = None) -> Table:
@@ -151,47 +117,24 @@ def read_h5ad(path: str, *, layer: str | None = None) -> Table:
         adata = anndata.read_h5ad(path)
     counts = counts_of(adata, layer, f"{path}, ")
     warn_if_normalised(counts, path)
-    return Table(counts, as_names(adata.var_names), as_names(adata.obs_names))
+    return Table(counts, table.as_names(adata.var_names), table.as_names(adata.obs_names))
 
 
 def counts_of(adata: Any, layer: str | None, place: str) -> sp.csr_array:
-    """Return the counts of an AnnData, or say what is wrong and which layer holds counts.
-
-    `place` stands before "X" and "layers[…]" in errors.
-    """
+    """Return the counts of an AnnData; `place` stands before "X" and "layers[…]" in errors."""
+    known = ", ".join(map(repr, adata.layers)) or "none"
     if layer is not None and layer not in adata.layers:
-        known = ", ".join(repr(name) for name in adata.layers) or "none"
         raise ReadError(f"{place}layers has no {layer!r}: the layers are {known}")
     name = f"{place}X" if layer is None else f"{place}layers[{layer!r}]"
     values = adata.X if layer is None else adata.layers[layer]
     if values is None:
         raise ReadError(f"{name} is empty: set the `layer` that holds the counts")
     try:
-        return _counts(values, name)
+        return to_counts(values.to_memory() if hasattr(values, "to_memory") else values, name)
     except ReadError as error:
-        others = (key for key in adata.layers if key != layer)
-        elsewhere = [key for key in others if _are_counts(adata.layers[key])]
-        advice = f"; the layer {elsewhere[0]!r} holds counts" if elsewhere else ""
-        raise ReadError(f"{error}{advice}") from error
-
-
-def _counts(values: Any, name: str) -> sp.csr_array:
-    if hasattr(values, "to_memory"):
-        values = values.to_memory()
-    if hasattr(values, "check_format"):
-        try:
-            values.check_format(full_check=True)
-        except ValueError as error:
-            raise ReadError(f"{name} is damaged ({error})") from None
-    return to_counts(values, name)
-
-
-def _are_counts(values: Any) -> bool:
-    try:
-        _counts(values, "values")
-    except ReadError:
-        return False
-    return True
+        raise ReadError(
+            f"{error}; if a `layer` holds raw counts, set it: there are {known}"
+        ) from None
 
 
 def warn_if_normalised(counts: sp.csr_array, name: str) -> None:

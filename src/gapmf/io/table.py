@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import re
-import zlib
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
@@ -21,12 +21,7 @@ from gapmf.validation import shorten
 
 Names = NDArray[np.object_]
 
-# A sparse matrix takes memory per row, and a header of a few bytes may announce any number of
-# rows. This many may be without counts; more only in proportion to the counts.
-_FREE_SIDE = 10_000_000
-_SIDE_PER_COUNT = 100
-_DEFLATE_RATIO = 1032  # the most that gzip can compress
-_LARGEST_SIDE = 2**31 - 1  # indices are int32
+NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
 
 
 class Table(NamedTuple):
@@ -79,52 +74,29 @@ def as_names(names: Iterable[Any]) -> Names:
 
 def to_counts(matrix: Any, name: str) -> sp.csr_array:
     """Return a matrix from a file as counts; unlike `check_counts`, it may be empty."""
-    n_counts = matrix.nnz if hasattr(matrix, "nnz") else math.prod(matrix.shape)
-    for side, what in zip(matrix.shape, ("rows", "columns"), strict=False):
-        if side > min(_FREE_SIDE + _SIDE_PER_COUNT * n_counts, _LARGEST_SIDE):
-            raise ReadError(
-                f"{name} announces {side} {what}, but holds {n_counts} counts: its header is "
-                "wrong, or the file is damaged"
-            )
-    if len(matrix.shape) == 2 and 0 in matrix.shape:
-        return sp.csr_array(matrix.shape, dtype=np.int64)
     try:
+        if hasattr(matrix, "check_format"):  # else SciPy reads and writes wherever indices point
+            matrix.check_format(full_check=True)
+        if len(matrix.shape) == 2 and 0 in matrix.shape:
+            return sp.csr_array(matrix.shape, dtype=np.int64)
         return check_counts(matrix, name=name)
     except InvalidInputError as error:
         raise ReadError(str(error)) from None
-
-
-def is_packed(path: str) -> bool:
-    """Tell whether a file is compressed by gzip, whatever it is called."""
-    with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-def check_fits(path: str, n_entries: int) -> None:
-    """Refuse a file that announces more entries than it can hold, before memory is taken."""
-    size = os.path.getsize(path)
-    if n_entries > size * (_DEFLATE_RATIO if is_packed(path) else 1):
-        raise ReadError(
-            f"{path} announces {n_entries} entries, more than fit into its {size} bytes: it is "
-            "incomplete, or its header is wrong"
-        )
+    except ValueError as error:
+        raise ReadError(f"{name} is damaged ({error})") from None
 
 
 @contextmanager
 def open_text(
     path: str, encoding: str = "utf-8", newline: str = "\n", errors: str = "strict"
 ) -> Iterator[TextIO]:
-    """Open a text file, compressed or not; errors of unpacking and decoding become ours."""
-    opened = gzip.open if is_packed(path) else open
+    """Open a text file, compressed or not; errors of decoding name the line."""
+    with open(path, "rb") as file:
+        opened = gzip.open if file.read(2) == b"\x1f\x8b" else open  # whatever it is called
     coding = "utf-8-sig" if encoding == "utf-8" else encoding  # drops a byte order mark
     with cast(TextIO, opened(path, "rt", -1, coding, errors, newline)) as stream:
         try:
             yield stream
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ReadError(
-                f"{path} is a gzip file that is damaged or incomplete ({error}): download or copy "
-                "it again"
-            ) from None
         except UnicodeDecodeError as error:
             lines = enumerate(read_lines(path, encoding, errors="replace"), 1)
             place, what = next(
@@ -142,6 +114,58 @@ def read_lines(path: str, encoding: str = "utf-8", errors: str = "strict") -> It
     with open_text(path, encoding, errors=errors) as stream:
         for line in stream:
             yield line.removesuffix("\n").removesuffix("\r")
+
+
+def read_text_lines(path: str, encoding: str) -> list[str]:
+    """Return the lines of a text file, except for blank ones at its end."""
+    lines = list(read_lines(path, encoding))
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def read_entries(
+    path: str, n_above: int, shape: Iterable[int], n_entries: int, width: int = 3
+) -> sp.coo_array:
+    """Read lines 'row column count', from 1, below the header; of width 2, all counts are 1."""
+    N, F = shape
+    numbers = read_numbers(path, n_above, n_entries, width)
+    places = numbers[:, :2]
+    bad = ((places < 1) | (places > (N, F)) | (places % 1 != 0)).any(axis=1)
+    if bad.any():
+        number, line = next(islice(_lines_below(path, n_above), int(bad.argmax()), None))
+        raise ReadError(
+            f"{path}, line {number}: {shorten(line)} is not in a matrix of {N} × {F}, which the "
+            "header announces; rows and columns are numbered from 1"
+        )
+    values = np.ones(len(numbers), np.int64) if width == 2 else numbers[:, 2]
+    return sp.coo_array((values, tuple(places.astype(np.int64).T - 1)), shape=(N, F))
+
+
+def read_numbers(path: str, n_above: int, n_lines: int, width: int) -> NDArray[Any]:
+    """Read lines of numbers, as int64 (which is exact), or else as float64."""
+    for dtype in (np.int64, np.float64):
+        with open_text(path) as stream, warnings.catch_warnings(), suppress(ValueError):
+            warnings.filterwarnings("ignore", message=".*contained no data")
+            numbers: Any = np.loadtxt(stream, dtype, comments=None, skiprows=n_above, ndmin=2)
+            if numbers.shape == (n_lines, width) or numbers.size == n_lines == 0:
+                return np.asarray(numbers.reshape(-1, width))
+    n_found = 0
+    for number, line in _lines_below(path, n_above):
+        parts = line.split()
+        if len(parts) != width or not all(map(NUMBER.fullmatch, parts)):
+            raise ReadError(
+                f"{path}, line {number}: expected numbers, {width} per line, but found "
+                f"{shorten(line)}"
+            )
+        n_found += 1
+    raise ReadError(f"{path} has {n_found} entries, but its header announces {n_lines}")
+
+
+def _lines_below(path: str, n_above: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines below the header that are not blank, with their numbers: slow."""
+    lines = islice(enumerate(read_lines(path), 1), n_above, None)
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def find_beside(path: str, names: Iterable[str]) -> str | None:
@@ -169,12 +193,12 @@ def find_one(path: str, pattern: str, expected: str) -> str:
 
 
 def read_names(
-    path: str, n_names: int, what: str, encoding: str, column: int | None = None
-) -> Names:
+    path: str | None, n_names: int, what: str, encoding: str, column: int | None = None
+) -> Names | None:
     """Read a file with one name per line: in a tab-separated column, or the whole line."""
-    lines = list(read_lines(path, encoding))
-    while lines and not lines[-1].strip():
-        lines.pop()
+    if path is None:
+        return None
+    lines = read_text_lines(path, encoding)
     if len(lines) != n_names:
         raise ReadError(
             f"{path} has {len(lines)} names, but there are {n_names} {what}: give one name per "

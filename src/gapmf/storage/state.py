@@ -67,13 +67,6 @@ def _hints(cls: Any) -> dict[str, Any] | None:
     return None
 
 
-@cache
-def _required(cls: Any) -> set[str]:
-    """Return the names of a constructor's parameters that have no default."""
-    parameters = inspect.signature(cls).parameters.values()
-    return {p.name for p in parameters if p.default is inspect.Parameter.empty}
-
-
 def _convert(hint: Any, tree: Any, place: str) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -117,13 +110,10 @@ def _convert_union(hint: Any, tree: Any, place: str) -> Any:
 
 def _convert_class(cls: type, tree: dict[str, Any], place: str) -> Any:
     hints = _hints(cls)
-    if hints is None or not _required(cls) <= tree.keys() <= {"class", *hints}:
+    if hints is None or not tree.keys() <= {"class", *hints}:
         raise _mismatch(list(tree), place, f"a {cls.__name__} of {', '.join(hints or ())}")
-    parts = {
-        name: _convert(hint, tree[name], f"{place}.{name}")
-        for name, hint in hints.items()
-        if name in tree
-    }
+    found = hints.keys() & tree.keys()
+    parts = {name: _convert(hints[name], tree[name], f"{place}.{name}") for name in found}
     try:
         return cls(**parts)
     except (TypeError, ValueError) as error:
