@@ -127,7 +127,7 @@ def draw(outcome: Outcome) -> Any:
 FIG1 = Experiment(
     "one feature, two components; iterates on the exact cost",
     Config(),
-    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=11),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=30, n_grid=9),
     run,
     draw,
 )

@@ -40,8 +40,8 @@ class Config:
 
 
 V1, V2 = Config(1.0, 500), Config(100.0, 2000)
-V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10, n_starts=1, n_looks=40)
-V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=40)
+V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10, n_starts=1, n_looks=20)
+V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=16)
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
