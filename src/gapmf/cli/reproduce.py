@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gapmf.cli.files import echo
+from gapmf.cli.options import echo
 from gapmf.errors import InvalidInputError
 from gapmf.parallel import check_n_jobs
 from gapmf.reproduce import FIGURES, Options, ResultCache, reproduce

@@ -27,7 +27,6 @@ N_GROUPS = 10  # of samples, for the standard error
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
 
-
 @dataclass(frozen=True, repr=False, eq=False)
 class RankReport:
     """Report on the components of a fit: the cost of removing each, and how many to keep.
