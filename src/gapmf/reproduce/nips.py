@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,18 +84,26 @@ def load(folder: Path | None, part: Subset) -> sp.csr_array:
     return sp.csr_array(counts)
 
 
+def judge(
+    X: sp.csr_array, part: Subset, seed: int
+) -> tuple[int, Callable[[GaP], tuple[float, float]]]:
+    """Return the number of tokens that are judged, and their log-likelihood with its error."""
+    judged = X[:: part.judged]
+
+    def log_likelihood(model: GaP) -> tuple[float, float]:
+        ll = log_marginal_likelihood(judged, model, random_state=seed)
+        return ll.total, ll.std_error
+
+    return int(judged.sum()), log_likelihood
+
+
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the norms of both algorithms, and the likelihood at some iterations."""
     X = load(options.data, config.part)
-    judged = X[:: config.part.judged]
+    n_tokens, log_likelihood = judge(X, config.part, options.seed)
     n_iter = options.n_iter(config.n_iter)
     data = {"name": "nips", **asdict(config.part)}
     at = [i for i in config.milestones if i <= n_iter]
-
-    def log_likelihood(model: GaP) -> tuple[float, float]:
-        ll = log_marginal_likelihood(judged, model, random_state=options.seed)
-        return ll.total, ll.std_error
-
     est = paper_schedule(
         config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed
     )
@@ -103,7 +112,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     findings: dict[str, Any] = {
         "documents": X.shape[0],
         "words": X.shape[1],
-        "tokens_judged": int(judged.sum()),
+        "tokens_judged": n_tokens,
     }
     findings |= {a: _findings(trace) for a, trace in traces.items()}
     likelihood = [

@@ -9,11 +9,9 @@ import numpy as np
 
 from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
-from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.model import GaP
 from gapmf.parallel import for_each
 from gapmf.reproduce.cache import ResultCache, Trace, to_columns, trace_fit
-from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
+from gapmf.reproduce.nips import QUICK, WHOLE, Subset, judge, load
 from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure
 
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
@@ -51,12 +49,7 @@ class Config:
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Run every contender with α = 1 and with α learned."""
     X = load(options.data, config.part)
-    judged = X[:: config.part.judged]
-    n_tokens = judged.sum()
-
-    def log_likelihood(model: GaP) -> tuple[float, float]:
-        ll = log_marginal_likelihood(judged, model, random_state=options.seed)
-        return ll.total / n_tokens, ll.std_error / n_tokens
+    n_tokens, log_likelihood = judge(X, config.part, options.seed)
 
     def trace(case: tuple[Contender, bool]) -> Trace:
         contender, learned = case
@@ -69,8 +62,16 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
         )
         name = f"race {contender.label}{', α learned' if learned else ''}"
         data = {"name": name, "growth": config.growth, **asdict(config.part)}
+        milestone = 1.0
+
+        def keep(state: Iteration) -> bool:
+            nonlocal milestone
+            due = state.n_sweeps >= milestone
+            milestone = state.n_sweeps * config.growth if due else milestone
+            return due
+
         most = min(config.max_sweeps, contender.max_sweeps or config.max_sweeps)
-        return trace_fit(est, X, cache, data, _Milestones(config.growth), log_likelihood, most)
+        return trace_fit(est, X, cache, data, keep, log_likelihood, most)
 
     cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
     traces = for_each(trace, cases, cache.n_jobs)
@@ -81,30 +82,17 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
                 "alpha_learned": learned,
                 "sweeps": found.n_sweeps[i - 1],
                 "cpu_seconds": found.cpu_seconds[i - 1],
-                "log_likelihood": value,
-                "std_error": error,
+                "log_likelihood": value / n_tokens,
+                "std_error": error / n_tokens,
             }
             for (contender, learned), found in zip(cases, traces, strict=True)
             for i, (value, error) in found.values.items()
         ]
     )
-    findings: dict[str, Any] = {"tokens_judged": int(n_tokens)}
+    findings: dict[str, Any] = {"tokens_judged": n_tokens}
     for learned in (False, True):
         findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
     return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
-
-
-class _Milestones:
-    """Chooses iterations whose numbers of sweeps grow by a factor."""
-
-    def __init__(self, growth: float) -> None:
-        self._growth, self._next = growth, 1.0
-
-    def __call__(self, state: Iteration) -> bool:
-        due = state.n_sweeps >= self._next
-        if due:
-            self._next = state.n_sweeps * self._growth
-        return due
 
 
 def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
