@@ -50,6 +50,7 @@ def test_a_checkpoint_says_which_version_reads_it(name, tmp_path):
     wanted = f"checkpoint of gapmf 0.1.0, and this is {gapmf.__version__}: resume it with that"
     with pytest.raises(StorageError, match=wanted):
         GammaPoissonMF.resume(path, counts())
-    with pytest.raises(StorageError, match=wanted):
-        GammaPoissonMF(2, checkpoint=path).fit(counts())
+    if name != "finished":  # a finished one may be replaced
+        with pytest.raises(StorageError, match=wanted):
+            GammaPoissonMF(2, checkpoint=path).fit(counts())
     assert path.read_bytes() == (OLD / f"{name}.checkpoint").read_bytes()

@@ -23,12 +23,7 @@ NIPS_SHAPE = (1500, 12419)
 _TIMEOUT = 60.0  # seconds
 
 # W₁* of the paper's section 6 (Eq. 50); its columns sum to one, up to rounding.
-_W1 = (
-    (0.638, 0.075),
-    (0.009, 0.568),
-    (0.044, 0.126),
-    (0.309, 0.231),
-)
+_W1 = ((0.638, 0.075), (0.009, 0.568), (0.044, 0.126), (0.309, 0.231))
 
 
 def paper_model(scale: float = 1.0) -> GaP:

@@ -126,9 +126,8 @@ class GaP:
 
     def __repr__(self) -> str:
         def short(a: Array) -> str:
-            if (a == a[0]).all():
-                return f"{a[0]:g}"
-            return np.array2string(a, precision=4, threshold=6)
+            same = (a == a[0]).all()
+            return f"{a[0]:g}" if same else np.array2string(a, precision=4, threshold=6)
 
         return (
             f"GaP(n_features={self.n_features}, n_components={self.n_components}, "

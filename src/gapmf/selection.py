@@ -137,28 +137,24 @@ def select_rank(
         test = only_features(check_counts(X_test, n_features=seen.size), seen)
         if test.shape[0] < 2:
             raise InvalidInputError("X_test must have two samples or more, but has one")
-    if how == "fits":
-        fits = [fit_copy(template, counts, n_components=K) for K in ranks]
-    else:
-        fits = _pruned(counts, ranks, template, test)
+    made = ranks if how == "fits" else ranks[-1:]
+    fits = [fit_copy(template, counts, n_components=K) for K in made]
+    if how == "prune":
+        models = fits[0].rank_report(counts, test).models
+        fits += [fit_from(fits[0], counts, m) for m in models if m.n_components in ranks]
+        fits.sort(key=lambda fit: int(fit.n_components))
     return _compare(fits, counts, test, int(seen.sum()))
-
-
-def _pruned(
-    counts: sp.csr_array, ranks: list[int], template: GammaPoissonMF, test: sp.csr_array | None
-) -> list[GammaPoissonMF]:
-    """Fit the largest rank, and return the fits of smaller ranks that pruning yields."""
-    largest = fit_copy(template, counts, n_components=ranks[-1])
-    report = largest.rank_report(counts, test)
-    fits = [fit_from(largest, counts, m) for m in report.models if m.n_components in ranks]
-    return sorted([*fits, largest], key=lambda fit: int(fit.n_components))
 
 
 def _compare(
     fits: list[GammaPoissonMF], counts: sp.csr_array, test: sp.csr_array | None, n_features: int
 ) -> RankSelection:
     """Compare fits, given in ascending order of rank."""
-    values = [_log_likelihood(fit, counts) for fit in fits]
+
+    def score(X: sp.csr_array) -> list[LogLikelihood]:  # with the same seed for all fits
+        return [comparison_log_likelihood(X, fit.model_, 0, fit.n_jobs, 256) for fit in fits]
+
+    values = score(counts)
     ranks = np.array([fit.n_components for fit in fits])
     log_likelihood = np.array([value.total for value in values])
     learned = fits[0].learn_alpha in (True, "component")
@@ -166,7 +162,7 @@ def _compare(
     held_out = error = None
     chosen = int(bic.argmax())
     if test is not None:
-        scores = [_log_likelihood(fit, test) for fit in fits]
+        scores = score(test)
         held_out = np.array([score.total for score in scores])
         best = scores[int(held_out.argmax())]
         error = np.array([paired_difference(score, best)[1] for score in scores])
@@ -182,8 +178,3 @@ def _compare(
         held_out_error=error,
         estimators=tuple(fits),
     )
-
-
-def _log_likelihood(fit: GammaPoissonMF, counts: sp.csr_array) -> LogLikelihood:
-    """Compute a log-likelihood with the same seed for all fits."""
-    return comparison_log_likelihood(counts, fit.model_, 0, fit.n_jobs, n_particles=256)

@@ -73,22 +73,20 @@ def bad(tmp_path_factory, files):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [(name, options, said) for name, _, _, options, said in FILES],
+    ("command", "name", "options", "said"),
+    [(COMMANDS[i % 3], name, given, said) for i, (name, _, _, given, said) in enumerate(FILES)],
     ids=[" ".join([name, *options]) for name, _, _, options, _ in FILES],
 )
-def test_files_that_are_refused(name, options, said, bad, model, tmp_path, monkeypatch):
+def test_files_that_are_refused(command, name, options, said, bad, model, tmp_path, monkeypatch):
+    """All commands read in the same way, so each file is for one of them."""
     monkeypatch.chdir(bad)
     before = sorted(bad.rglob("*"))
-    for command in COMMANDS:
-        given = FIT if command == "fit" else [model]
-        out = tmp_path / ("m.gapmf" if command == "fit" else "out.csv")
-        call = [*given, name] if command != "fit" else [name, *given]
-        done = gapmf(command, *call, *options, "-o", out, code=1)
-        where = "format 'excel'" if said is None else f"{name}{said}"
-        assert where in done.stderr, command
-        assert list(tmp_path.iterdir()) == []
-        assert sorted(bad.rglob("*")) == before
+    out = tmp_path / ("m.gapmf" if command == "fit" else "out.csv")
+    call = [name, *FIT] if command == "fit" else [model, name]
+    done = gapmf(command, *call, *options, "-o", out, code=1)
+    assert ("format 'excel'" if said is None else f"{name}{said}") in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(bad.rglob("*")) == before
 
 
 def test_a_download_that_was_cut_off(nips_dir, model, tmp_path):

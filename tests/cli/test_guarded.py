@@ -3,80 +3,73 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
+import commands
 import pytest
+from commands import gapmf
 
-import gapmf
-
-GAPMF = str(Path(sys.executable).with_name("gapmf"))
-
-
-def run(*arguments, cwd):
-    return subprocess.run(
-        [GAPMF, *map(str, arguments)],
-        capture_output=True, text=True, timeout=300, check=False, cwd=cwd,
-    )  # fmt: skip
-
-
-def fails(*arguments, cwd, said):
-    done = run(*arguments, cwd=cwd)
-    assert done.returncode in (1, 2)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("gapmf: ")
-    assert said in line
+from gapmf import read
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def made(tmp_path_factory):
     """A table and a model of it."""
     folder = tmp_path_factory.mktemp("guarded")
-    (folder / "zoo.csv").write_text("ape,bee,cat\n1,0,4\n2,3,0\n0,1,5\n4,0,1\n")
-    run("fit", "zoo.csv", "-k", 2, "-o", "zoo.gapmf", "--max-iter", 3, "-q", cwd=folder)
+    data = folder / "zoo.csv"
+    data.write_text("ape,bee,cat\n1,0,4\n2,3,0\n0,1,5\n4,0,1\n")
+    gapmf("fit", data, "-k", 2, "-o", folder / "zoo.gapmf", "--max-iter", 3, "-q")
     return folder
+
+
+@pytest.fixture
+def folder(made, monkeypatch):
+    """The same, as the current folder."""
+    monkeypatch.chdir(made)
+    return made
 
 
 def test_outputs_do_not_replace_inputs(folder):
     before = (folder / "zoo.csv").read_bytes()
     for command in ("transform", "score"):
-        fails(command, "zoo.gapmf", "zoo.csv", "-o", "zoo.csv", cwd=folder, said="is the data")
-    fails("simulate", "-o", "z.npz", "--truth", "z.npz", cwd=folder, said="is the output")
+        assert (
+            "is the data" in gapmf(command, "zoo.gapmf", "zoo.csv", "-o", "zoo.csv", code=1).stderr
+        )
+    assert "is the output" in gapmf("simulate", "-o", "z.npz", "--truth", "z.npz", code=1).stderr
     assert (folder / "zoo.csv").read_bytes() == before
     assert not (folder / "z.npz").exists()
 
 
 def test_options_of_a_random_model_are_not_ignored(folder):
     arguments = ("simulate", "--model", "zoo.gapmf", "-o", "new.csv")
-    fails(*arguments, "--alpha", "5", cwd=folder, said="--alpha is for a random model")
-    assert run(*arguments, "-n", 3, cwd=folder).returncode == 0
+    assert "--alpha is for a random model" in gapmf(*arguments, "--alpha", "5", code=2).stderr
+    gapmf(*arguments, "-n", 3)
 
 
 def test_names_of_a_simulated_bag_of_words(folder):
-    run("simulate", "--model", "zoo.gapmf", "-o", "docword.zoo.txt.gz", cwd=folder)
-    table = gapmf.read(folder / "docword.zoo.txt.gz")
+    gapmf("simulate", "--model", "zoo.gapmf", "-o", "docword.zoo.txt.gz")
+    table = read(folder / "docword.zoo.txt.gz")
     assert list(table.feature_names) == ["ape", "bee", "cat"]
 
 
 def test_a_checkpoint_of_a_fit_that_ended_gives_the_model(folder):
     fit = ("fit", "zoo.csv", "-k", 2, "-o", "again.gapmf", "--max-iter", 3, "-q")
-    run(*fit, "--checkpoint", "c.part", cwd=folder)
+    gapmf(*fit, "--checkpoint", "c.part")
     model = (folder / "again.gapmf").read_bytes()
     (folder / "again.gapmf").unlink()
-    done = run(*fit, "--checkpoint", "c.part", "--resume", cwd=folder)
+    done = gapmf(*fit, "--checkpoint", "c.part", "--resume")
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "again.gapmf").read_bytes() == model
-    assert "iterations  3" in run("info", "c.part", cwd=folder).stdout
+    assert "iterations  3" in gapmf("info", "c.part").stdout
 
 
 def test_quiet_says_nothing(folder):
-    done = run("fit", "zoo.csv", "-k", 2, "-o", "q.gapmf", "--max-iter", 3, "-q", cwd=folder)
+    done = gapmf("fit", "zoo.csv", "-k", 2, "-o", "q.gapmf", "--max-iter", 3, "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_without_arguments_there_is_help_and_no_empty_complaint(folder):
-    done = run(cwd=folder)
+    done = gapmf(code=None)
     assert "Usage" in done.stdout + done.stderr
     assert "gapmf: \n" not in done.stderr
 
@@ -86,34 +79,37 @@ def test_tables_of_other_manners(folder):
     (folder / "eu.csv").write_bytes("id;süß;cat\n7;1;4\n8;2;0\n".encode("latin-1"))
     (folder / "bare.csv").write_text("1,0\n2,3\n")
     options = ("--delimiter", ";", "--encoding", "latin-1")
-    done = run("fit", "eu.csv", "-k", 1, "-o", "eu.gapmf", "--max-iter", 2, *options, cwd=folder)
+    done = gapmf("fit", "eu.csv", "-k", 1, "-o", "eu.gapmf", "--max-iter", 2, *options)
     assert "2 samples × 2 features" in done.stderr
     assert "süß" in done.stdout
-    done = run("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header", cwd=folder)
+    done = gapmf("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header")
     assert "2 samples × 2 features" in done.stderr
-    fails("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", cwd=folder, said="set the option `header`")
+    assert (
+        "set the option `header`"
+        in gapmf("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", code=1).stderr
+    )
 
 
 def test_smoothing_can_be_asked_for_later(folder):
     (folder / "new.csv").write_text("ape,bee,cat,dog\n1,0,0,9\n")
     (folder / "one.csv").write_text("ape,bee,cat\n1,0,0\n2,0,0\n")
-    run("fit", "one.csv", "-k", 1, "-o", "one.gapmf", "-q", cwd=folder)
-    done = run("score", "one.gapmf", "zoo.csv", cwd=folder)
+    gapmf("fit", "one.csv", "-k", 1, "-o", "one.gapmf", "-q")
+    done = gapmf("score", "one.gapmf", "zoo.csv")
     assert "4 samples have probability 0" in done.stdout
-    done = run("score", "one.gapmf", "zoo.csv", "--smoothing", "0.05", cwd=folder)
+    done = gapmf("score", "one.gapmf", "zoo.csv", "--smoothing", "0.05")
     assert "probability 0" not in done.stdout
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_in_an_exact_fit_on_one_thread(folder):
     """Numba hides an interruption that comes while it looks for a kernel."""
-    run("simulate", "-o", "big.csv", "-n", 300, "-f", 6, "-k", 3, "--counts", 60, cwd=folder)
+    gapmf("simulate", "-o", "big.csv", "-n", 300, "-f", 6, "-k", 3, "--counts", 60)
     fit = ("fit", "big.csv", "-k", "3", "-o", "big.gapmf", "--algorithm", "exact", "--jobs", "1")
-    process = subprocess.Popen([GAPMF, *fit], cwd=folder, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([commands.GAPMF, *fit], stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "read in" in line:
             break
-    time.sleep(4.0)  # into the fit
+    time.sleep(2.0)  # into the fit
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert "Traceback" not in said
@@ -123,11 +119,11 @@ def test_ctrl_c_in_an_exact_fit_on_one_thread(folder):
 
 def test_triplets_by_other_names(folder):
     (folder / "plays.csv").write_text("user,song,plays\n7,a,3\n7,b,1\n9,a,2\n")
-    done = run("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2, cwd=folder)
+    done = gapmf("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2)
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
-    fails("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="the option `layout`")
+    assert "the option `layout`" in gapmf("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", code=1).stderr
 
 
 def test_a_missing_file(folder):
-    fails("fit", "no.csv", "-k", 1, "-o", "o.gapmf", cwd=folder, said="no.csv: No such file")
+    assert "no.csv: No such file" in gapmf("fit", "no.csv", "-k", 1, "-o", "o.gapmf", code=1).stderr

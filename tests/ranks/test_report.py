@@ -10,8 +10,7 @@ from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.settings import check_settings
 from gapmf.ranks.refit import Refit
-from gapmf.ranks.report import BackwardElimination, Candidate
-from gapmf.ranks.score_test import score
+from gapmf.ranks.report import BackwardElimination, Candidate, score_test
 
 
 def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
@@ -203,7 +202,7 @@ def test_the_score_by_monte_carlo_is_the_exact_one():
     X, truth = paper_synthetic(scale=10, random_state=2)
     model = GaP(truth.W @ [[1.0], [1.0]])
     exact, error = ExactExpectation(check_counts(X)).score(model)
-    r, r_error = score(check_counts(X), model, 0, None)
+    r, r_error = score_test(check_counts(X), model, 0, None)
     np.testing.assert_allclose(r, exact, rtol=0.05)  # 1/h has heavy tails
     assert (np.abs(np.log(r_error / error)) < np.log(2.5)).all()
 

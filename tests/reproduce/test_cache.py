@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from figure_files import gapmf
 
+import gapmf.cli
 from gapmf import GammaPoissonMF
 from gapmf.datasets import paper_synthetic
 from gapmf.reproduce import Options, ResultCache, race
-from gapmf.reproduce.cache import Protocol, trace_run
+from gapmf.reproduce.cache import paper_schedule, trace_fit
 from gapmf.reproduce.race import Contender
 from gapmf.reproduce.results import styled
 
-PROTOCOL = Protocol(n_components=3, n_iter=12, n_draws=4, n_burn_in=2, seed=0)
 DATA = {"name": "toy"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(was interrupted|before it converged).*")
@@ -23,33 +22,37 @@ def X():
     return paper_synthetic(10.0, 30, random_state=0)[0]
 
 
+def _trace(X, cache, algorithm="mcem-ch"):
+    est = paper_schedule(3, 12, n_draws=4, n_burn_in=2, seed=0).set_params(algorithm=algorithm)
+    return trace_fit(est, X, cache, DATA, lambda state: state.iteration == 5, lambda m: m.W)
+
+
 @pytest.mark.parametrize("algorithm", ["mcem-c", "mcem-h"])
 def test_a_trace_is_the_fit(X, algorithm, tmp_path):
-    trace = trace_run(X, algorithm, PROTOCOL, ResultCache(tmp_path), DATA, (5, 12), np.array)
+    trace = _trace(X, ResultCache(tmp_path), algorithm)
     est = GammaPoissonMF(
         3, algorithm=algorithm, schedule="paper", max_iter=12, n_draws=4, n_burn_in=2,
         random_state=0,
     ).fit(X)  # fmt: skip
-    assert len(trace) == 12
     assert list(trace.values) == [5, 12]
     np.testing.assert_array_equal(trace.norms, est.history_["norms"])
     np.testing.assert_array_equal(trace.values[12], est.components_.T)
+    np.testing.assert_array_equal(trace.n_sweeps, 6 * np.arange(1, 13))
     assert (np.diff(trace.cpu_seconds) > 0).all()
 
 
 def test_a_stopped_run_leaves_no_result(X, tmp_path):
     cache = ResultCache(tmp_path)
 
-    def stop_at_4(name, done, total):
-        if done == 4:
+    def stop_in_the_middle(name, done, total):
+        if done > total / 3:
             cache.stop.set()
 
-    cache.progress = stop_at_4
+    cache.progress = stop_in_the_middle
     with pytest.raises(KeyboardInterrupt):
-        trace_run(X, "mcem-ch", PROTOCOL, cache, DATA, (12,), np.array)
+        _trace(X, cache)
     assert list(tmp_path.iterdir()) == []
-    trace = trace_run(X, "mcem-ch", PROTOCOL, ResultCache(tmp_path), DATA, (12,), np.array)
-    assert len(trace) == 12
+    assert len(_trace(X, ResultCache(tmp_path)).norms) == 12
 
 
 def test_a_result_is_computed_once_per_settings(tmp_path):
@@ -96,10 +99,12 @@ def test_a_contender_is_added_by_one_line(X, tmp_path, monkeypatch):
         (("reproduce", "fig2", "--quick"), "Missing option"),
     ],
 )
-def test_refusals_are_one_line(arguments, message, tmp_path):
-    done = gapmf(*(a.format(tmp_path) for a in arguments))
-    assert done.returncode in (1, 2)
-    (line,) = done.stderr.splitlines()
+def test_refusals_are_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["gapmf", *(a.format(tmp_path) for a in arguments)])
+    with pytest.raises(SystemExit) as ended:
+        gapmf.cli.run()
+    assert ended.value.code in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gapmf: ")
     assert message in line
     assert not list(tmp_path.glob("*.*"))

@@ -60,7 +60,7 @@ def test_iterates_contract_by_the_largest_eigenvalue(step):
     expect, model = _solve(5.0, 2, (0.4, 2.0))  # its second eigenvalue is next to the first
     rates = convergence_rates(expect, model)
     largest = (rates.em_c if step is em_c_step else rates.em_ch)[0]
-    assert observed_rate(expect, model, step, n_iter=1600) == pytest.approx(largest, abs=1e-3)
+    assert observed_rate(expect, model, step, n_iter=800) == pytest.approx(largest, abs=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])

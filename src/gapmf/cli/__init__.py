@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from gapmf.cli.options import (
+    Alpha,
+    Components,
     Data,
     Jobs,
     Json,
     Model,
     Output,
+    Quick,
     Request,
     Seed,
+    echo,
     with_read_options,
     with_request,
 )
 
 app = typer.Typer(
     name="gapmf",
-    help="Gamma-Poisson factorisation of count matrices, by its marginal likelihood.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,29 +43,24 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters gets a "?"
+    code, message = 1, ""
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
-        code = _fail("stopped", 130)
-    except _UsageError as error:
-        code = error.exit_code  # without a message the help has been shown
-        if error.format_message():
-            code = _fail(error.format_message(), error.exit_code)
+        code, message = 130, "stopped"
+    except _UsageError as error:  # without a message the help has been shown
+        code, message = error.exit_code, error.format_message()
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
     except OSError as error:
         plain = error.filename is not None and error.strerror is not None
-        code = _fail(f"{error.filename}: {error.strerror}" if plain else str(error), 1)
+        message = f"{error.filename}: {error.strerror}" if plain else str(error) or "OSError"
     except (ValueError, ImportError, MemoryError) as error:
-        code = _fail(str(error) or type(error).__name__, 1)
+        message = str(error) or type(error).__name__
+    if message:
+        echo(message)
     sys.exit(code)
-
-
-def _fail(message: str, code: int) -> int:
-    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
-    return code
 
 
 def _version(asked: bool) -> None:
@@ -76,7 +75,7 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+        Option("--version", help="Show the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     """Gamma-Poisson factorisation of count matrices, by its marginal likelihood."""
@@ -86,12 +85,10 @@ def main(
 def demo(
     seed: Seed = 0,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Write the picture to this file.")
+        Path, Option("--output", "-o", help="Write the picture to this file.")
     ] = Path("gapmf-demo.png"),
     jobs: Jobs = -1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Use fewer images and components: a few seconds.")
-    ] = False,
+    quick: Quick = False,
 ) -> None:
     """Fit handwritten digits: show the components, what each is worth, and how well they predict.
 
@@ -106,51 +103,47 @@ def demo(
 @with_read_options
 def fit(
     data: Data,
-    components: Annotated[
-        int, typer.Option("--components", "-k", help="Number of components.", min=1)
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the model to this file.")],
+    components: Components,
+    output: Annotated[Path, Option("--output", "-o", help="Write the model to this file.")],
     algorithm: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact."
         ),
     ] = "mcem-c",
-    alpha: Annotated[float, typer.Option(help="Shape of the Gamma prior of activations.")] = 1.0,
-    beta: Annotated[float, typer.Option(help="Rate of the Gamma prior of activations.")] = 1.0,
+    alpha: Alpha = 1.0,
+    beta: Annotated[float, Option(help="Rate of the Gamma prior of activations.")] = 1.0,
     learn_alpha: Annotated[
-        bool, typer.Option("--learn-alpha", help="Learn one alpha per component.")
+        bool, Option("--learn-alpha", help="Learn one alpha per component.")
     ] = False,
-    max_iter: Annotated[
-        int | None, typer.Option(help="Maximum number of iterations.", min=1)
-    ] = None,
+    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
     tol: Annotated[
         float,
-        typer.Option(help="Stop when the gain per token and sweep falls below this many nats."),
+        Option(help="Stop when the gain per token and sweep falls below this many nats."),
     ] = 1e-5,
     smoothing: Annotated[
         float,
-        typer.Option(help="Weight of the background that is mixed in when new data are scored."),
+        Option(help="Weight of the background that is mixed in when new data are scored."),
     ] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: Annotated[
-        str | None, typer.Option(help='Words of a text to ignore: "english" for a built-in list.')
+        str | None, Option(help='Words of a text to ignore: "english" for a built-in list.')
     ] = None,
     min_df: Annotated[
         int | None,
-        typer.Option(help="Ignore words that occur in fewer documents of a text.", min=1),
+        Option(help="Ignore words that occur in fewer documents of a text.", min=1),
     ] = None,
     topics: Annotated[
-        int, typer.Option(help="Number of features per component to show at the end.", min=0)
+        int, Option(help="Number of features per component to show at the end.", min=0)
     ] = 10,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Save progress to this file, so that a killed fit can be resumed."),
+        Option(help="Save progress to this file, so that a killed fit can be resumed."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the checkpoint if it exists.")
+        bool, Option("--resume", help="Continue from the checkpoint if it exists.")
     ] = False,
     *,
     reading: dict[str, Any],
@@ -208,7 +201,7 @@ def transform(request: Request) -> None:
 @app.command()
 def topics(
     model: Model,
-    n: Annotated[int, typer.Option("-n", help="Number of features per component.", min=1)] = 10,
+    n: Annotated[int, Option("-n", help="Number of features per component.", min=1)] = 10,
     output: Output = None,
     json: Json = False,
 ) -> None:
@@ -237,29 +230,23 @@ def simulate(
     context: typer.Context,
     output: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             help="Write the counts to this .csv, .mtx, .npz or docword.*.txt[.gz].",
         ),
     ],
     model: Annotated[
-        Path | None, typer.Option(help="Draw from this model file instead of a random model.")
+        Path | None, Option(help="Draw from this model file instead of a random model.")
     ] = None,
-    samples: Annotated[
-        int, typer.Option("--samples", "-n", help="Number of samples.", min=1)
-    ] = 200,
-    features: Annotated[
-        int, typer.Option("--features", "-f", help="Number of features.", min=1)
-    ] = 50,
-    components: Annotated[
-        int, typer.Option("--components", "-k", help="Number of components.", min=1)
-    ] = 4,
-    alpha: Annotated[float, typer.Option(help="Shape of the Gamma prior of activations.")] = 0.3,
-    counts: Annotated[float, typer.Option(help="Expected number of counts per sample.")] = 200.0,
+    samples: Annotated[int, Option("--samples", "-n", help="Number of samples.", min=1)] = 200,
+    features: Annotated[int, Option("--features", "-f", help="Number of features.", min=1)] = 50,
+    components: Components = 4,
+    alpha: Alpha = 0.3,
+    counts: Annotated[float, Option(help="Expected number of counts per sample.")] = 200.0,
     seed: Seed = 0,
     truth: Annotated[
-        Path | None, typer.Option(help="Write W, alpha and beta of the random model to this .npz.")
+        Path | None, Option(help="Write W, alpha and beta of the random model to this .npz.")
     ] = None,
 ) -> None:
     """Draw counts from a random model, or from a fitted one.
@@ -280,24 +267,22 @@ def simulate(
 def reproduce(
     figure: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FIGURE",
             help="fig1, fig2, fig3a, fig3b, fig4, rates, race or spare; all makes all of them.",
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the files to this folder.")
+        Path, Option("--output", "-o", metavar="DIR", help="Write the files to this folder.")
     ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run a short version, for a few seconds.")
-    ] = False,
+    quick: Quick = False,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4 and race."),
+        Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4 and race."),
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(help="Maximum number of iterations of fig1 to fig4.", min=1),
+        Option(help="Maximum number of iterations of fig1 to fig4.", min=1),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,

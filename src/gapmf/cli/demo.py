@@ -27,13 +27,13 @@ from gapmf.likelihood.predictive import document_completion, split_tokens
 from gapmf.output import check_output
 from gapmf.ranks.report import RankReport
 from gapmf.storage import write_atomically
+from gapmf.types import Array
 
-SUFFIXES = (".png", ".pdf", ".svg")
 SHADES = " ░▒▓█"
 _GAP = 3
 
 
-def blocks(images: NDArray[np.float64], titles: Sequence[str], width: int) -> str:
+def blocks(images: Array, titles: Sequence[str], width: int) -> str:
     """Return images (M, height, width) as text, side by side: two characters per pixel."""
     across = 2 * images.shape[2]
     per_row = max((width + _GAP) // (across + _GAP), 1)
@@ -48,12 +48,12 @@ def blocks(images: NDArray[np.float64], titles: Sequence[str], width: int) -> st
     return "\n".join(lines)
 
 
-def _shaded(image: NDArray[np.float64]) -> list[str]:
+def _shaded(image: Array) -> list[str]:
     level = (image / (image.max() or 1.0) * len(SHADES)).astype(int)
     return ["".join(SHADES[min(x, len(SHADES) - 1)] * 2 for x in row) for row in level]
 
 
-def draw(images: NDArray[np.float64], titles: Sequence[str], path: Path) -> bool:
+def draw(images: Array, titles: Sequence[str], path: Path) -> bool:
     """Draw images to a file. Return False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
@@ -91,12 +91,10 @@ FULL = Size(K=12, n_train=1717, n_test=80, n_report=80, tol=1e-4)
 QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
 
 
-def run(
-    seed: int, output: Path, jobs: int, *, quick: bool = False, console: Console | None = None
-) -> None:
+def run(seed: int, output: Path, jobs: int, *, quick: bool) -> None:
     """Run the demo."""
-    check_output(output, SUFFIXES)
-    console = console or Console(highlight=False)
+    check_output(output, (".png", ".pdf", ".svg"))
+    console = Console(highlight=False)
     size = QUICK if quick else FULL
     start = time.perf_counter()
     train, test = load_data(seed, size)
@@ -122,8 +120,8 @@ def run(
     _show_ranks(console, report, order, size)
     with console.status("predicting held-out images"):
         one = fit_digits(1, train, size, seed, jobs)
-        table = _compare(one, est, train, test, seed)
-    _show_predictions(console, table, test)
+        rows = _compare(one, est, train, test, seed)
+    _show_predictions(console, rows, test)
     console.print(f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n")
     _show_next_steps(console)
 
@@ -140,16 +138,14 @@ def fit_digits(
     K: int, train: sp.csr_array, size: Size, seed: int, jobs: int, *, verbose: int = 0
 ) -> GammaPoissonMF:
     """Fit the images with K components."""
+    given: dict[str, Any] = {
+        "tol": size.tol,
+        "random_state": seed,
+        "n_jobs": jobs,
+        "verbose": verbose,
+    }
     with echo_warnings():
-        return GammaPoissonMF(
-            K,
-            learn_alpha="shared",
-            random_state=seed,
-            n_jobs=jobs,
-            verbose=verbose,
-            smoothing=_FLOOR,
-            tol=size.tol,
-        ).fit(train)
+        return GammaPoissonMF(K, learn_alpha="shared", smoothing=_FLOOR, **given).fit(train)
 
 
 def _show_components(console: Console, est: Any, order: NDArray[np.intp], output: Path) -> None:
@@ -174,14 +170,12 @@ def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], s
         "cost is the log-likelihood that these images lose, in nats (natural logarithms), with "
         "its standard error."
     )
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("component", "share", "cost", "kept"):
-        table.add_column(name, justify="right")
+    rows = []
     for place, k in enumerate(order, 1):
         cost = f"{report.cost[k]:.0f} ± {report.cost_error[k]:.1f}"
         kept = "yes" if report.keep[k] else "[yellow]no[/]"
-        table.add_row(str(place), f"{report.share[k]:.1%}", cost, kept)
-    console.print(table)
+        rows.append((str(place), f"{report.share[k]:.1%}", cost, kept))
+    _print_table(console, ("component", "share", "cost", "kept"), rows)
     console.print(
         "Components are then removed one at a time, the cheapest first, while the cost is below "
         f"the price that BIC puts on its parameters, {report.price:.0f} nats. The others take over "
@@ -191,32 +185,35 @@ def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], s
     )
 
 
-def _compare(one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int) -> Table:
-    """Compare models on held-out images: whole ones, and one half given the other."""
+def _print_table(console: Console, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=SIMPLE_HEAD)
-    table.add_column("model")
-    for name in ("log p, nats", "per count", "perplexity"):
-        table.add_column(name, justify="right")
+    for name in names:
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _compare(
+    one: Any, est: Any, train: sp.csr_array, test: sp.csr_array, seed: int
+) -> list[tuple[str, ...]]:
+    """Compare models on held-out images: whole ones, and one half given the other."""
+    rows: list[tuple[str, ...]] = []
     K = est.model_.n_components
     for name, fitted in (("gapmf, 1 component", one), (f"gapmf, {K} components", est)):
         found = fitted.log_likelihood(test)
         model = fitted.model_.smoothed(fitted.feature_counts_, _FLOOR)
         completed = document_completion(test, model, random_state=seed, n_jobs=est.n_jobs)
         error = f"± {found.std_error:.1f}" if found.std_error else "(exact)"
-        table.add_row(
-            name,
-            f"{found.total:,.1f} {error}",
-            f"{found.total / test.sum():.4f}",
-            f"{completed.perplexity:.2f}",
-        )
+        log_p, per_count = f"{found.total:,.1f} {error}", f"{found.total / test.sum():.4f}"
+        rows.append((name, log_p, per_count, f"{completed.perplexity:.2f}"))
     nmf = _perplexity_of_nmf(K, train, test, seed)
-    table.add_row(f"scikit-learn's NMF, {K} components", "none", "none", f"{nmf:.2f}")
-    return table
+    return [*rows, (f"scikit-learn's NMF, {K} components", "none", "none", f"{nmf:.2f}")]
 
 
-def _show_predictions(console: Console, table: Table, test: sp.csr_array) -> None:
+def _show_predictions(console: Console, rows: list[tuple[str, ...]], test: sp.csr_array) -> None:
     console.print(f"[bold]Do they predict?[/] {test.shape[0]} images that no fit has seen:")
-    console.print(table)
+    _print_table(console, ("model", "log p, nats", "per count", "perplexity"), rows)
     console.print(
         "[bold]log p[/]: the marginal log-likelihood of the whole images, est.log_likelihood(X), "
         f"± its standard error, and the same per count ({int(test.sum()):,} counts); closer to 0 "

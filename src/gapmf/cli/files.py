@@ -1,4 +1,4 @@
-"""Messages on standard error, and counts that are read for a model."""
+"""Warnings on standard error, and counts that are read for a model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import typer
 
+from gapmf.cli.options import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
-
-
-def echo(message: str) -> None:
-    """Print one line on standard error."""
-    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import echo, echo_warnings
+from gapmf.cli.files import echo_warnings
 from gapmf.cli.inspect import topics_table
+from gapmf.cli.options import echo
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF

@@ -25,12 +25,19 @@ def run_topics(path: Path, n: int, output: Path | None, *, json: bool) -> None:
     """Show the components, or write them."""
     check_output(output)
     est = GammaPoissonMF.load(path)
+    components = _components(est, n)
     if json:
-        sys.stdout.write(to_json(_components(est, n)))
+        sys.stdout.write(to_json(components))
     elif output is None:
         Console(highlight=False).print(topics_table(est, n))
     if output is not None:
-        write_table(_columns(est, n), output)
+        rows = [
+            (c["component"], c["share"], place, str(top["feature"]), top["weight"])
+            for c in components
+            for place, top in enumerate(c["features"], start=1)
+        ]
+        names = ("component", "share", "place", "feature", "weight")
+        write_table({name: [row[i] for row in rows] for i, name in enumerate(names)}, output)
 
 
 def topics_table(est: GammaPoissonMF, n: int) -> Table:
@@ -43,21 +50,16 @@ def topics_table(est: GammaPoissonMF, n: int) -> Table:
         title=f"{K} components of {F:,} features, by their share of the counts{omitted}",
         title_justify="left",
     )
-    table.add_column("", justify="right", style="dim")
-    table.add_column("share", justify="right")
-    table.add_column("α", justify="right")
+    for name in ("", "share", "α"):
+        table.add_column(name, justify="right", style=None if name else "dim")
     table.add_column("largest features, and their weight in the component in %")
     for component in _components(est, n)[:shown]:
         words = "  ".join(
             f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
             for top in component["features"]
         )
-        table.add_row(
-            str(component["component"]),
-            f"{component['share']:.1%}",
-            f"{component['alpha']:.3g}",
-            words,
-        )
+        share, alpha = f"{component['share']:.1%}", f"{component['alpha']:.3g}"
+        table.add_row(str(component["component"]), share, alpha, words)
     return table
 
 
@@ -73,17 +75,6 @@ def _components(est: GammaPoissonMF, n: int) -> list[dict[str, Any]]:
         }
         for k in np.argsort(-shares, kind="stable")
     ]
-
-
-def _columns(est: GammaPoissonMF, n: int) -> dict[str, list[Any]]:
-    """Return a table with one row per component and feature."""
-    rows = [
-        (c["component"], c["share"], place, str(top["feature"]), top["weight"])
-        for c in _components(est, n)
-        for place, top in enumerate(c["features"], start=1)
-    ]
-    names = ("component", "share", "place", "feature", "weight")
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
 def run_info(path: Path, *, json: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 _DATA = (
     "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
@@ -18,52 +19,58 @@ _DATA = (
 )
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA)]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
-Jobs = Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")]
-Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
+Model = Annotated[Path, Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
+Jobs = Annotated[int, Option(help="Number of threads; -1 uses all cores.")]
+Seed = Annotated[int, Option(help="Random seed.", min=0)]
+Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
+Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
+Quick = Annotated[bool, Option("--quick", help="Run a short version, for a few seconds.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
+    Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
 Smoothing = Annotated[
     float | None,
-    typer.Option(help="Weight of the background in every component; default: that of the fit."),
+    Option(help="Weight of the background in every component; default: that of the fit."),
 ]
 
 _READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
         Path | None,
-        typer.Option(help="File with one feature name per line; for text, the words to count."),
+        Option(help="File with one feature name per line; for text, the words to count."),
     ],
     "format": Annotated[
-        str | None, typer.Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
+        str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
     ],
-    "layer": Annotated[str | None, typer.Option(help="Layer of an .h5ad with the raw counts.")],
+    "layer": Annotated[str | None, Option(help="Layer of an .h5ad with the raw counts.")],
     "transpose": Annotated[
         bool | None,
-        typer.Option("--transpose/--no-transpose", help="The file is features × samples."),
+        Option("--transpose/--no-transpose", help="The file is features × samples."),
     ],
     "layout": Annotated[
         str | None,
-        typer.Option(help="Layout of a table: dense, or triplets (sample, feature, count)."),
+        Option(help="Layout of a table: dense, or triplets (sample, feature, count)."),
     ],
     "header": Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="The first row of a table holds names."),
+        Option("--header/--no-header", help="The first row of a table holds names."),
     ],
     "sample_names": Annotated[
         bool | None,
-        typer.Option(
-            "--sample-names/--no-sample-names", help="The first column of a table holds names."
-        ),
+        Option("--sample-names/--no-sample-names", help="The first column of a table holds names."),
     ],
     "delimiter": Annotated[
-        str | None, typer.Option(help="Column separator of a table, for example ';'.")
+        str | None, Option(help="Column separator of a table, for example ';'.")
     ],
-    "encoding": Annotated[str | None, typer.Option(help="Encoding of text; default: UTF-8.")],
+    "encoding": Annotated[str | None, Option(help="Encoding of text; default: UTF-8.")],
 }
+
+
+def echo(message: str) -> None:
+    """Print one line on standard error."""
+    typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
 
 
 @dataclass(frozen=True)

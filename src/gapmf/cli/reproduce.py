@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gapmf.cli.files import echo
+from gapmf.cli.options import echo
 from gapmf.errors import InvalidInputError
 from gapmf.parallel import check_n_jobs
 from gapmf.reproduce import FIGURES, Options, ResultCache, reproduce
@@ -35,7 +35,16 @@ def run(figure: str, folder: Path, options: Options, jobs: int, *, quick: bool) 
     )
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bar:
-        cache = ResultCache(folder / "results", check_n_jobs(jobs), _Progress(bar))
+        tasks: dict[str, TaskID] = {}
+        lock = threading.Lock()
+
+        def show(name: str, done: int, total: int) -> None:  # from any thread
+            with lock:
+                if name not in tasks:
+                    tasks[name] = bar.add_task(name, total=total)
+                bar.update(tasks[name], completed=done, visible=done < total)
+
+        cache = ResultCache(folder / "results", check_n_jobs(jobs), show)
 
         def stop(*_: Any) -> None:  # in all threads, not only in the main one
             cache.stop.set()
@@ -50,18 +59,3 @@ def run(figure: str, folder: Path, options: Options, jobs: int, *, quick: bool) 
             raise
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-class _Progress:
-    """Shows one bar per result that is being computed, from any thread."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._tasks: dict[str, TaskID] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        with self._lock:
-            if name not in self._tasks:
-                self._tasks[name] = self._bar.add_task(name, total=total)
-            self._bar.update(self._tasks[name], completed=done, visible=done < total)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from gapmf.cli.files import echo
+from gapmf.cli.options import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
@@ -34,7 +35,12 @@ def run(
     truth: Path | None,
 ) -> None:
     """Draw counts, and write them."""
-    write = _writer(output)
+    docword = _DOCWORD.fullmatch(output.name)
+    if not docword and output.suffix not in _WRITERS:
+        raise InvalidInputError(
+            f"{output}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt[.gz]"
+        )
+    write = _write_uci if docword else _WRITERS[output.suffix]
     check_parent_folder(output)
     n_samples, F, K = shape
     rng = np.random.default_rng(seed)
@@ -51,7 +57,7 @@ def run(
             raise InvalidInputError(f"{truth} is the output: name another file for the truth")
     X = source.sample(n_samples, random_state=rng)
     write_atomically(output, lambda temporary: write(sp.csr_array(X), names, temporary))
-    if names is not None and _DOCWORD.fullmatch(output.name):
+    if names is not None and docword:
         vocab = output.with_name("vocab" + output.name.removeprefix("docword").removesuffix(".gz"))
         write_text("".join(f"{name}\n" for name in names), vocab)
     if truth is not None:
@@ -71,18 +77,6 @@ def random_model(F: int, K: int, alpha: float, counts: float, rng: np.random.Gen
     return GaP(directions * (counts / (K * alpha)), alpha)
 
 
-def _writer(path: Path) -> Any:
-    """Return the function that writes counts and feature names to such a file."""
-    if _DOCWORD.fullmatch(path.name):
-        return _write_uci
-    writers = {".csv": _write_csv, ".mtx": _write_mtx, ".npz": _write_npz}
-    if path.suffix not in writers:
-        raise InvalidInputError(
-            f"{path}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt[.gz]"
-        )
-    return writers[path.suffix]
-
-
 def _write_csv(X: sp.csr_array, names: Any, path: str) -> None:
     header = [f"feature {f}" for f in range(X.shape[1])] if names is None else list(names)
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -97,10 +91,6 @@ def _write_mtx(X: sp.csr_array, names: Any, path: str) -> None:
         scipy.io.mmwrite(file, X, field="integer")
 
 
-def _write_npz(X: sp.csr_array, names: Any, path: str) -> None:
-    sp.save_npz(path, X)
-
-
 def _write_uci(X: sp.csr_array, names: Any, path: str) -> None:
     entries = X.tocoo()
     rows = np.column_stack([entries.coords[0] + 1, entries.coords[1] + 1, entries.data])
@@ -108,3 +98,10 @@ def _write_uci(X: sp.csr_array, names: Any, path: str) -> None:
     head = f"{X.shape[0]}\n{X.shape[1]}\n{X.nnz}\n"
     content = (head + text).encode()
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
+
+
+_WRITERS: dict[str, Callable[[sp.csr_array, Any, str], Any]] = {
+    ".csv": _write_csv,
+    ".mtx": _write_mtx,
+    ".npz": lambda X, names, path: sp.save_npz(path, X),
+}

@@ -50,11 +50,9 @@ def beta_rule(a: float, b: float, m: int) -> tuple[Array, Array, Array]:
     starting values, since they are inaccurate near the ends.
     """
     A, B, _ = jacobi.recurrence(a, b, m)
-    diagonal = (1.0 + A) / B
-    if m == 1:
-        guess = diagonal
-    else:
-        guess = eigvalsh_tridiagonal(diagonal, np.sqrt(A[1:] / (B[1:] * B[:-1])))
+    guess = (1.0 + A) / B
+    if m > 1:
+        guess = eigvalsh_tridiagonal(guess, np.sqrt(A[1:] / (B[1:] * B[:-1])))
     arrays = jacobi.refine(guess, a, b)
     for array in arrays:
         array.setflags(write=False)

@@ -15,14 +15,7 @@ from scipy.special import gammaln, logsumexp
 
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, chains_cost, draw_passes, estimate_each
 from gapmf.likelihood.result import Estimates, Mean, log_mean
-from gapmf.likelihood.sample import (
-    CHAINS,
-    IMPORTANCE,
-    LARGEST_LOG,
-    Sample,
-    log_gamma,
-    stream_keys,
-)
+from gapmf.likelihood.sample import CHAINS, IMPORTANCE, LARGEST_LOG, Sample, log_gamma, stream_keys
 from gapmf.model import GaP
 from gapmf.types import Array
 from gapmf.validation import check_whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,22 +22,9 @@ from gapmf.validation import check_number, check_option, check_random_state, che
 COMPARISON_PARTICLES = 64  # usually enough: the error of a total is far below a component's gain
 
 
-class Estimator(Protocol):
-    """The interface of the modules that estimate the likelihood, one method each."""
-
-    def check_particles(self, n_particles: int | None, n_components: int, /) -> int:
-        """Return the size of an estimate; None stands for the default."""
-
-    def predict_cost(self, rows: sp.csr_array, n_components: int, size: int, /) -> Array:
-        """Predict the operations for each sample."""
-
-    def log_factors(
-        self, rows: sp.csr_array, model: GaP, seed: np.uint64, size: int, n_jobs: int | None, /
-    ) -> Estimates:
-        """Estimate the logarithm of the second factor of Eq. 31 for each sample."""
-
-
-ESTIMATORS: dict[str, Estimator] = {
+# Modules with check_particles(n_particles, K), which returns the size of an estimate,
+# predict_cost(rows, K, size), and log_factors(rows, model, seed, size, n_jobs).
+ESTIMATORS: dict[str, Any] = {
     "smc": smc,
     "importance": importance,
     "reverse": reverse,
@@ -152,8 +139,7 @@ def log_marginal_likelihood(
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
     if method not in EXACT_METHODS:
-        estimator = ESTIMATORS.get(method, smc)
-        size = estimator.check_particles(n_particles, model.n_components)
+        size = ESTIMATORS.get(method, smc).check_particles(n_particles, model.n_components)
     else:
         size = 0 if n_particles is None else check_whole(n_particles, "n_particles")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
@@ -166,10 +152,8 @@ def log_marginal_likelihood(
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        if name == "smc":
-            found = smc.log_factors(rows[chosen], model, seed, size, n_jobs, escalate)
-        else:
-            found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs)
+        options = {"escalate": escalate} if name == "smc" else {}
+        found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs, **options)
         known.put(chosen, found)
         methods[chosen] = name
     values -= log_normaliser(model)

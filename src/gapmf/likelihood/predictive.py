@@ -56,12 +56,7 @@ class Perplexity:
 
 
 def perplexity(
-    X: Any,
-    model: GaP,
-    *,
-    method: str = "auto",
-    random_state: Any = None,
-    n_jobs: int | None = None,
+    X: Any, model: GaP, *, method: str = "auto", random_state: Any = None, n_jobs: int | None = None
 ) -> Perplexity:
     """Compute the perplexity of counts under a model, with the activations integrated out [1]_.
 
@@ -155,12 +150,7 @@ class Completion:
 
 
 def document_completion(
-    X: Any,
-    model: GaP,
-    *,
-    seen: float = 0.5,
-    random_state: Any = None,
-    n_jobs: int | None = None,
+    X: Any, model: GaP, *, seen: float = 0.5, random_state: Any = None, n_jobs: int | None = None
 ) -> Completion:
     """Score a model on held-out tokens, given the other tokens of each sample.
 

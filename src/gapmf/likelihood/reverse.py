@@ -88,12 +88,8 @@ def log_factors(
         spread *= math.sqrt((N_RUNS - 1) / (N_RUNS - 3))
         # A choice that no particle made may still have about this probability.
         least = 1.0 / (per_run * N_RUNS) if sample.is_ambiguous() else 0.0
-        return Mean(
-            value=-inverse.value,
-            std_error=max(spread, least),
-            ess=inverse.ess,
-            reliable=inverse.reliable and spread <= LARGEST_STD_ERROR,
-            correction=-inverse.correction,
-        )
+        reliable = inverse.reliable and spread <= LARGEST_STD_ERROR
+        error = max(spread, least)
+        return Mean(-inverse.value, error, inverse.ess, reliable, -inverse.correction)
 
     return estimate_each(rows, model, estimate, seed, n_jobs, n_chains)

@@ -16,20 +16,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from gapmf.csr import Block, sum_entries, take_block
+from gapmf.csr import sum_entries, take_block
 from gapmf.kernels import token_smc as smc
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.guide import Guides, few_first_tokens, guide_cost, guides
 from gapmf.likelihood.planning import support
 from gapmf.likelihood.result import LARGEST_STD_ERROR, ROUNDING, Estimates, is_ambiguous
-from gapmf.likelihood.sample import (
-    PILOT,
-    max_particles,
-    particles_per_run,
-    pass_cost,
-    stream_keys,
-)
+from gapmf.likelihood.sample import PILOT, max_particles, particles_per_run, pass_cost, stream_keys
 from gapmf.model import GaP
 from gapmf.parallel import for_each
 from gapmf.types import Array, Index
@@ -72,24 +66,6 @@ def log_factors(
     guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
     if not escalate:
         return _estimate(rows, model, guided, seed, per_island, n_jobs)
-    result = Estimates.empty(rows.shape[0])
-    sizes = _sizes(rows, model, guided, seed, per_island, n_jobs)
-    for size in np.unique(sizes):
-        some = np.flatnonzero(sizes == size)
-        own = guided._replace(sizes=guided.sizes[some])
-        result.put(some, _estimate(rows[some], model, own, seed, int(size), n_jobs))
-    return result
-
-
-def _sizes(
-    rows: sp.csr_array,
-    model: GaP,
-    guided: Guides,
-    seed: np.uint64,
-    per_island: int,
-    n_jobs: int | None,
-) -> Index:
-    """Return the particles per island that each sample needs, according to a pilot run."""
     few = max(per_island // (4 * _PILOT_PART) * 4, 4)
     pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT)
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
@@ -98,7 +74,13 @@ def _sizes(
         poor = error > _TARGET_ERROR * np.sqrt(sizes / per_island)
         poor |= _may_miss_modes(rows, model, guided, N_ISLANDS * sizes)
         sizes[poor] = factor * per_island
-    return np.asarray(np.minimum(sizes, max_particles(model.n_components)))
+    sizes = np.minimum(sizes, max_particles(model.n_components))
+    result = Estimates.empty(rows.shape[0])
+    for size in np.unique(sizes):
+        some = np.flatnonzero(sizes == size)
+        own = guided._replace(sizes=guided.sizes[some])
+        result.put(some, _estimate(rows[some], model, own, seed, int(size), n_jobs))
+    return result
 
 
 def _estimate(
@@ -136,7 +118,9 @@ def _estimate(
             block.indptr, block.indices, block.counts, p, alpha, guided.sizes[members],
             seed, streams[members, island], at, values, variance,
         )  # fmt: skip
-        log_values[island, members] = values + _constants(block, log_scale)
+        # The scaling and the order of tokens contribute Σ_f v_f s_f − log v_f!.
+        constants = block.counts * log_scale[block.indices] - gammaln(block.counts + 1.0)
+        log_values[island, members] = values + sum_entries(block.indptr, constants)
         within[island, members] = variance
         if island == 0:
             ambiguous[members] = is_ambiguous(p[block.indices], block.indptr[:-1])
@@ -217,9 +201,3 @@ def _cut(cost: Array) -> list[Index]:
     """Cut the samples into consecutive blocks of about equal work."""
     place = (np.cumsum(cost) / _BLOCK_COST).astype(np.int64)
     return list(np.split(np.arange(cost.size), np.flatnonzero(np.diff(place)) + 1))
-
-
-def _constants(block: Block, log_scale: Array) -> Array:
-    """Return the contribution of the scaling and of the order of tokens, Σ_f v_f s_f − log v_f!."""
-    entries = block.counts * log_scale[block.indices] - gammaln(block.counts + 1.0)
-    return sum_entries(block.indptr, entries)

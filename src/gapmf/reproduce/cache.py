@@ -11,43 +11,31 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
+from gapmf.model import GaP
 from gapmf.output import to_json, write_text
 from gapmf.parallel import for_each
 from gapmf.types import Array
 
 ALGORITHMS = ("mcem-c", "mcem-h", "mcem-ch")
-Result = TypeVar("Result")
 
 
 class ResultCache:
     """A folder of finished results, and the threads that compute new ones.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the results.
-    n_jobs : int, default=1
-        Number of results that are computed at the same time, each by one thread.
-    progress : callable, optional
-        Called with the name of a result, the work done and the total work.
-
-    Attributes
-    ----------
-    cpu_seconds : float
-        CPU time of all results that were asked for, whenever they were computed.
-    stop : threading.Event
-        When it is set, computations end with KeyboardInterrupt.
+    `n_jobs` results are computed at the same time. `progress` is called with the name of a result,
+    the work done and the total work. When `stop` is set, computations end with KeyboardInterrupt.
+    `cpu_seconds` is the CPU time of all results asked for, whenever they were computed.
     """
 
     def __init__(
@@ -56,7 +44,7 @@ class ResultCache:
         n_jobs: int = 1,
         progress: Callable[[str, int, int], None] = lambda name, done, total: None,
     ) -> None:
-        self._folder, self._n_jobs, self.progress = folder, n_jobs, progress
+        self._folder, self.n_jobs, self.progress = folder, n_jobs, progress
         self.cpu_seconds = 0.0
         self.stop = threading.Event()
         self._lock = threading.Lock()
@@ -90,132 +78,112 @@ class ResultCache:
             self.progress(name, next(done), len(cases))
             return found
 
-        rows = self.parallel([partial(row, case) for case in cases])
-        return {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        return to_columns(for_each(row, cases, self.n_jobs))
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if `stop` is set."""
         if self.stop.is_set():
             raise KeyboardInterrupt
 
-    def parallel(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Call all tasks, in threads, and return their results in order."""
-        return for_each(lambda task: task(), tasks, self._n_jobs)
+
+def to_columns(rows: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Return a table, given as rows with the same keys, as columns."""
+    return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """The paper's schedule: each iteration has n_burn_in + n_draws sweeps, from the last state."""
-
-    n_components: int
-    n_iter: int
-    n_draws: int
-    n_burn_in: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A run of one algorithm.
-
-    Attributes
-    ----------
-    cpu_seconds : array of shape (n_iter,)
-        CPU time of the fit since its start.
-    norms : array of shape (n_iter, K)
-        Column norms of W.
-    values : dict
-        What was evaluated, by iteration; the first iteration is 1.
-    """
+class Trace(NamedTuple):
+    """A fit: CPU time, sweeps so far and column norms per iteration, and values at some (1 …)."""
 
     cpu_seconds: Array
+    n_sweeps: NDArray[np.int64]
     norms: Array
     values: dict[int, Any]
 
-    def __len__(self) -> int:
-        return len(self.cpu_seconds)
 
-
-def trace_run(
+def trace_fit(
+    est: GammaPoissonMF,
     X: Any,
-    algorithm: str,
-    protocol: Protocol,
+    cache: ResultCache,
+    data: dict[str, Any],
+    keep: Callable[[Iteration], bool],
+    evaluate: Callable[[GaP], Any],
+    max_sweeps: int = 10**9,
+) -> Trace:
+    """Fit, and evaluate the models that `keep` chooses, and the last, outside the clock. Cached.
+
+    `data` is what X, `keep` and `evaluate` were made from: "name" and settings.
+    """
+    settings = {**data, **est.get_params(), "max_sweeps": max_sweeps}
+    name, n_iter = data["name"], settings["max_iter"]
+
+    def compute() -> dict[str, Any]:
+        models: dict[int, GaP] = {}
+        seconds, begin = [0.0], time.thread_time()
+
+        def record(state: Iteration) -> bool:
+            nonlocal begin
+            seconds.append(time.thread_time() - begin + seconds[-1])
+            if keep(state):
+                models[state.iteration] = state.model
+            done = max(state.iteration / n_iter, state.n_sweeps / max_sweeps)
+            cache.progress(name, int(1000 * done), 1000)
+            begin = time.thread_time()
+            return cache.stop.is_set() or state.n_sweeps >= max_sweeps
+
+        est.set_params(callbacks=[record]).fit(X)
+        models[est.n_iter_] = est.model_
+        cache.progress(name, 1000, 1000)
+        values = {}
+        for i, model in models.items():
+            cache.check()
+            values[i] = evaluate(model)
+            cache.progress(f"{name}, values", len(values), len(models))
+        columns = {key: est.history_[key] for key in ("n_sweeps", "norms")}
+        return {"cpu_seconds": seconds[1:], **columns, "values": values}
+
+    found = cache.cached(name.split()[0], settings, compute)
+    values = {int(i): value for i, value in found.pop("values").items()}
+    return Trace(**{name: np.array(column) for name, column in found.items()}, values=values)
+
+
+def paper_schedule(
+    n_components: int, n_iter: int, n_draws: int, n_burn_in: int, seed: int
+) -> GammaPoissonMF:
+    """Return the paper's: each iteration has n_burn_in + n_draws sweeps, from the last state."""
+    return GammaPoissonMF(
+        n_components,
+        schedule="paper",
+        max_iter=n_iter,
+        n_draws=n_draws,
+        n_burn_in=n_burn_in,
+        random_state=seed,
+    )
+
+
+def trace_runs(
+    est: GammaPoissonMF,
+    X: Any,
     cache: ResultCache,
     data: dict[str, Any],
     at: Sequence[int],
-    evaluate: Callable[[Array], Any],
-) -> Trace:
-    """Run an algorithm, and evaluate W at some iterations. The result is cached.
+    evaluate: Callable[[GaP], Any],
+    algorithms: Sequence[str] = ALGORITHMS,
+) -> dict[str, Trace]:
+    """Fit by each algorithm, and evaluate the models of the iterations `at`."""
 
-    Parameters
-    ----------
-    X : counts
-    algorithm : str
-    protocol : Protocol
-    cache : ResultCache
-    data : dict
-        What X and `evaluate` were made from: "name" and settings.
-    at : sequence of int
-        Iterations to evaluate.
-    evaluate : callable
-        From W (F, K) to what JSON can hold. Called after the fit, outside its clock.
-    """
-    settings = {**data, "algorithm": algorithm, "at": list(at), **asdict(protocol)}
-    compute = partial(_compute_trace, X, algorithm, protocol, cache, data["name"], at, evaluate)
-    found = cache.cached(f"{data['name']}-{algorithm}", settings, compute)
-    values = {int(i): value for i, value in found["values"].items()}
-    return Trace(np.array(found["cpu_seconds"]), np.array(found["norms"]), values)
+    def trace(algorithm: str) -> Trace:
+        one = clone(est).set_params(algorithm=algorithm)
+        named = {**data, "name": f"{data['name']}-{algorithm}", "at": list(at)}
+        return trace_fit(one, X, cache, named, lambda state: state.iteration in at, evaluate)
 
-
-def _compute_trace(
-    X: Any,
-    algorithm: str,
-    protocol: Protocol,
-    cache: ResultCache,
-    name: str,
-    at: Sequence[int],
-    evaluate: Callable[[Array], Any],
-) -> dict[str, Any]:
-    seconds: list[float] = []
-    norms: list[Array] = []
-    kept: dict[int, Array] = {}
-    begin = time.thread_time()
-
-    def record(state: Iteration) -> bool:
-        nonlocal begin
-        seconds.append(time.thread_time() - begin + (seconds[-1] if seconds else 0.0))
-        norms.append(state.model.column_norms)
-        if state.iteration in at:
-            kept[state.iteration] = state.model.W
-        cache.progress(f"{name} {algorithm}", state.iteration, protocol.n_iter)
-        begin = time.thread_time()
-        return cache.stop.is_set()
-
-    GammaPoissonMF(
-        protocol.n_components,
-        algorithm=algorithm,
-        schedule="paper",
-        max_iter=protocol.n_iter,
-        n_draws=protocol.n_draws,
-        n_burn_in=protocol.n_burn_in,
-        random_state=protocol.seed,
-        callbacks=[record],
-    ).fit(X)
-    values = {}
-    for done, (i, W) in enumerate(kept.items(), start=1):
-        cache.check()
-        values[i] = evaluate(W)
-        cache.progress(f"{name} {algorithm}, values", done, len(kept))
-    return {"cpu_seconds": seconds, "norms": norms, "values": values}
+    return dict(zip(algorithms, for_each(trace, algorithms, cache.n_jobs), strict=True))
 
 
 def warm_up() -> None:
     """Compile all kernels, so that no clock includes it."""
     X = np.array([[3, 1], [0, 2], [150, 4]])
     for algorithm in ALGORITHMS:
-        GammaPoissonMF(
-            2, algorithm=algorithm, schedule="paper", max_iter=2, n_draws=2, n_burn_in=1
-        ).fit(X)
+        paper_schedule(2, 2, 2, 1, 0).set_params(algorithm=algorithm).fit(X)
     GammaPoissonMF(2, learn_alpha=True, max_iter=2, schedule="adaptive").fit(X)
 
 
@@ -227,14 +195,11 @@ def some_iterations(n: int, most: int = 160) -> list[int]:
 
 def as_columns(traces: dict[str, Trace], at: Sequence[int]) -> dict[str, NDArray[Any]]:
     """Return CPU time and norms at these iterations, one run below the other."""
-    i = np.array(at) - 1
-    n_norms = next(iter(traces.values())).norms.shape[1]
-    columns: dict[str, NDArray[Any]] = {
-        "algorithm": np.repeat(list(traces), i.size),
-        "iteration": np.tile(i + 1, len(traces)),
-        "cpu_seconds": np.concatenate([trace.cpu_seconds[i] for trace in traces.values()]),
-    }
-    for k in range(n_norms):
-        norms = [trace.norms[i, k] for trace in traces.values()]
-        columns[f"norm_{k + 1}"] = np.concatenate(norms)
-    return columns
+    return to_columns(
+        [
+            {"algorithm": algorithm, "iteration": i, "cpu_seconds": trace.cpu_seconds[i - 1]}
+            | {f"norm_{k}": norm for k, norm in enumerate(trace.norms[i - 1], start=1)}
+            for algorithm, trace in traces.items()
+            for i in at
+        ]
+    )

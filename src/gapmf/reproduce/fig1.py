@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,11 @@ from numpy.typing import NDArray
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.cache import ALGORITHMS, Protocol, ResultCache, trace_run
-from gapmf.reproduce.results import (
-    COLOURS,
-    INK,
-    LABELS,
-    QUIET,
-    Experiment,
-    Options,
-    Outcome,
-    new_figure,
-)
+from gapmf.reproduce.cache import ALGORITHMS, ResultCache, paper_schedule, to_columns, trace_runs
+from gapmf.reproduce.results import DASHED, INK, Experiment, Options, Outcome, new_figure, plot_runs
 from gapmf.types import Array
 
+QUIET = "#8a8a8a"
 LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
 
 
@@ -46,12 +37,9 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     X = GaP([config.truth]).sample(config.n_samples, random_state=options.seed)
     n_iter = options.n_iter(config.n_iter)
     last = range(max(n_iter - config.n_last, 0) + 1, n_iter + 1)
-    protocol = Protocol(2, n_iter, config.n_draws, config.n_burn_in, options.seed)
+    est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, options.seed)
     data = {"name": "fig1", "truth": config.truth, "n_samples": config.n_samples}
-    tasks = [
-        partial(trace_run, X, a, protocol, cache, data, last, lambda W: W[0]) for a in ALGORITHMS
-    ]
-    traces = dict(zip(ALGORITHMS, cache.parallel(tasks), strict=True))
+    traces = trace_runs(est, X, cache, data, last, lambda model: model.W[0])
     W = {a: np.array([traces[a].values[i] for i in last]) for a in ALGORITHMS}
     best = GammaPoissonMF(2, algorithm="exact", random_state=options.seed).fit(X)
     cache.check()  # a fit that was stopped returns an unfinished model
@@ -68,16 +56,15 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
             a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
         },
     }
-    settings["iterations_run"] = n_iter
-    names = np.repeat(ALGORITHMS, len(last))
-    every = np.concatenate([W[a] for a in ALGORITHMS])
-    curves = {
-        "algorithm": names,
-        "iteration": np.tile(np.array(last), 3),
-        "w1": every[:, 0],
-        "w2": every[:, 1],
-    }
+    curves = to_columns(
+        [
+            {"algorithm": a, "iteration": i, "w1": w[0], "w2": w[1]}
+            for a in ALGORITHMS
+            for i, w in zip(last, W[a], strict=True)
+        ]
+    )
     contours = {"w1": w1.ravel(), "w2": w2.ravel(), "cost": np.ravel(cost)}
+    settings["iterations_run"] = n_iter
     return Outcome(settings, curves, findings, {"contours": contours})
 
 
@@ -104,51 +91,43 @@ def _costs(X: NDArray[np.int64], w1: Array, w2: Array, cache: ResultCache) -> Ar
 def draw(outcome: Outcome) -> Any:
     """Draw contours, the line, and the iterates; the second panel is a close-up."""
     findings, curves = outcome.findings, outcome.curves
-    contours = outcome.more["contours"]
     side = outcome.settings["n_grid"]
-    w1, w2, cost = (np.reshape(contours[k], (side, side)) for k in ("w1", "w2", "cost"))
+    w1, w2, cost = (c.reshape(side, side) for c in outcome.more["contours"].values())
     excess = np.maximum(cost - findings["smallest_cost"], 0.0)
-    figure, axes = new_figure(8.4, 4.3, 1, 2)
-    mean = findings["mean_count"]
+    mean, top = findings["mean_count"], np.sort(findings["w_of_smallest_cost"])
     w = np.column_stack([curves["w1"], curves["w2"]])
-    top = np.sort(findings["w_of_smallest_cost"])
     for name in ALGORITHMS:  # the two minima are one with the columns exchanged
         mine = curves["algorithm"] == name
         if w[mine, 0].mean() > w[mine, 1].mean():
             w[mine] = w[mine, ::-1]
-    for ax, close in zip(axes[0], (False, True), strict=True):
+    figure, (whole, close) = new_figure(2, 8.4, 4.3)
+    for ax in (whole, close):
         lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
-        if not close:
+        if ax is whole:
             ax.clabel(lines, LEVELS[2:], fmt=lambda x: f"{x:g}", fontsize=7)
-        ax.plot([0.0, mean], [mean, 0.0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-        for name in ("mcem-h", "mcem-ch", "mcem-c"):
-            mine = curves["algorithm"] == name
-            ax.plot(*w[mine].T, color=COLOURS[name], linewidth=1.0, label=LABELS[name])
-        for point in (top, top[::-1]):
-            ax.plot(*point, marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
+        ax.plot([0.0, mean], [mean, 0.0], **DASHED)
+        plot_runs(ax, curves["algorithm"], *w.T, linewidth=1.0)
+        ax.plot(top, top[::-1], marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
         ax.set_aspect("equal", adjustable="box")
         ax.grid(visible=False)
-        ax.set_xlabel("$w_1$")
-        ax.set_ylabel("$w_2$")
+        ax.set(xlabel="$w_1$", ylabel="$w_2$")
     seen = np.vstack([w, top])
     low, high = seen.min(axis=0), seen.max(axis=0)
-    room = 0.6 * (high - low).max()
-    centre = 0.5 * (low + high)
-    axes[0, 1].set_xlim(centre[0] - room, centre[0] + room)
-    axes[0, 1].set_ylim(centre[1] - room, centre[1] + room)
-    axes[0, 0].set_xlim(0.0, 1.3 * mean)
-    axes[0, 0].set_ylim(0.0, 1.3 * mean)
-    axes[0, 0].set_title("$C_{ML}$ in nats above its minimum (★)")
+    centre, room = 0.5 * (low + high), 0.6 * (high - low).max()
+    whole.set(xlim=(0.0, 1.3 * mean), ylim=(0.0, 1.3 * mean))
+    whole.set_title("$C_{ML}$ in nats above its minimum (★)")
+    xlim, ylim = np.column_stack([centre - room, centre + room])
+    close.set(xlim=xlim, ylim=ylim)
     n_last = curves["w1"].size // len(ALGORITHMS)
-    axes[0, 1].set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
-    axes[0, 1].legend(loc="upper right")
+    close.set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
+    close.legend(loc="upper right")
     return figure
 
 
 FIG1 = Experiment(
     "one feature, two components; iterates on the exact cost",
     Config(),
-    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=40, n_grid=11),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=30, n_grid=9),
     run,
     draw,
 )

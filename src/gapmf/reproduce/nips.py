@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +15,25 @@ from gapmf.io import read
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.reproduce.cache import (
-    Protocol,
     ResultCache,
     Trace,
     as_columns,
+    paper_schedule,
     some_iterations,
-    trace_run,
+    to_columns,
+    trace_runs,
 )
-from gapmf.reproduce.results import COLOURS, LABELS, Experiment, Options, Outcome, new_figure
+from gapmf.reproduce.results import Experiment, Options, Outcome, new_figure, plot_runs
 from gapmf.reproduce.synthetic import plot_norms
-from gapmf.types import Array
 
 FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
 
 
 @dataclass(frozen=True)
 class Subset:
-    """A subset of the documents and words, and of the documents whose likelihood is computed.
+    """Every `every`-th document, and the `n_words` most frequent words.
 
-    Attributes
-    ----------
-    every : int
-        Take every `every`-th document.
-    n_words : int or None
-        Take the most frequent words.
-    judged : int
-        Compute the likelihood of every `judged`-th document of these.
+    The likelihood is that of every `judged`-th document of these.
     """
 
     every: int = 1
@@ -91,47 +84,57 @@ def load(folder: Path | None, part: Subset) -> sp.csr_array:
     return sp.csr_array(counts)
 
 
+def judge(
+    X: sp.csr_array, part: Subset, seed: int
+) -> tuple[int, Callable[[GaP], tuple[float, float]]]:
+    """Return the number of tokens that are judged, and their log-likelihood with its error."""
+    judged = X[:: part.judged]
+
+    def log_likelihood(model: GaP) -> tuple[float, float]:
+        ll = log_marginal_likelihood(judged, model, random_state=seed)
+        return ll.total, ll.std_error
+
+    return int(judged.sum()), log_likelihood
+
+
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the norms of both algorithms, and the likelihood at some iterations."""
     X = load(options.data, config.part)
-    judged = X[:: config.part.judged]
+    n_tokens, log_likelihood = judge(X, config.part, options.seed)
     n_iter = options.n_iter(config.n_iter)
-    protocol = Protocol(config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed)
     data = {"name": "nips", **asdict(config.part)}
     at = [i for i in config.milestones if i <= n_iter]
-
-    def log_likelihood(W: Array) -> tuple[float, float]:
-        ll = log_marginal_likelihood(judged, GaP(W), random_state=options.seed)
-        return ll.total, ll.std_error
-
-    tasks = [
-        partial(trace_run, X, a, protocol, cache, data, at, log_likelihood) for a in FIG4_ALGORITHMS
-    ]
-    traces = dict(zip(FIG4_ALGORITHMS, cache.parallel(tasks), strict=True))
+    est = paper_schedule(
+        config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed
+    )
+    traces = trace_runs(est, X, cache, data, at, log_likelihood, FIG4_ALGORITHMS)
     settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
     findings: dict[str, Any] = {
         "documents": X.shape[0],
         "words": X.shape[1],
-        "tokens_judged": int(judged.sum()),
+        "tokens_judged": n_tokens,
     }
-    findings |= {a: _findings(traces[a]) for a in FIG4_ALGORITHMS}
-    rows = [
-        (a, i, trace.cpu_seconds[i - 1], *trace.values[i])
+    findings |= {a: _findings(trace) for a, trace in traces.items()}
+    likelihood = [
+        {
+            "algorithm": a,
+            "iteration": i,
+            "cpu_seconds": trace.cpu_seconds[i - 1],
+            "log_likelihood": value,
+            "std_error": error,
+        }
         for a, trace in traces.items()
-        for i in trace.values
+        for i, (value, error) in trace.values.items()
     ]
-    names = ("algorithm", "iteration", "cpu_seconds", "log_likelihood", "std_error")
-    table = dict(zip(names, (np.array(x) for x in zip(*rows, strict=True)), strict=True))
-    return Outcome(
-        settings, as_columns(traces, some_iterations(n_iter)), findings, {"likelihood": table}
-    )
+    curves = as_columns(traces, some_iterations(n_iter))
+    return Outcome(settings, curves, findings, {"likelihood": to_columns(likelihood)})
 
 
 def _findings(trace: Trace) -> dict[str, Any]:
     """Measure how far the norms still moved in the last tenth, and list the likelihoods."""
-    tenth = max(len(trace) // 10, 1)
+    tenth = max(len(trace.norms) // 10, 1)
     last = trace.norms[-tenth:].mean(axis=0)
-    before = trace.norms[-2 * tenth : len(trace) - tenth].mean(axis=0) if len(trace) > 1 else last
+    before = trace.norms[-2 * tenth : -tenth].mean(axis=0) if len(trace.norms) > 1 else last
     return {
         "cpu_seconds": trace.cpu_seconds[-1],
         "norms_at_the_end": np.sort(trace.norms[-1])[::-1],
@@ -142,21 +145,16 @@ def _findings(trace: Trace) -> dict[str, Any]:
 
 def draw(outcome: Outcome) -> Any:
     """Draw the norms, and the likelihood."""
-    figure, axes = new_figure(9.2, 3.7, 1, 2)
-    plot_norms(axes[0, 0], outcome)
-    ax, table = axes[0, 1], outcome.more["likelihood"]
-    best = table["log_likelihood"].max()
-    for name in FIG4_ALGORITHMS:
-        mine = (table["algorithm"] == name) & (table["log_likelihood"] < best)
-        short = best - table["log_likelihood"][mine]
-        ax.plot(
-            table["iteration"][mine], short, color=COLOURS[name], marker=".", label=LABELS[name]
-        )
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("iteration")
-    ax.set_ylabel("nats below the best of these likelihoods")
-    ax.legend()
+    figure, (left, right) = new_figure(2)
+    plot_norms(left, outcome)
+    table = outcome.more["likelihood"]
+    below = table["log_likelihood"].max() - table["log_likelihood"]
+    shown = below > 0.0
+    algorithm, x, y = table["algorithm"][shown], table["iteration"][shown], below[shown]
+    plot_runs(right, algorithm, x, y, marker=".")
+    right.set(xscale="log", yscale="log", xlabel="iteration")
+    right.set_ylabel("nats below the best of these likelihoods")
+    right.legend()
     return figure
 
 

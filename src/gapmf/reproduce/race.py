@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
-from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.model import GaP
-from gapmf.reproduce.cache import ResultCache
-from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
+from gapmf.parallel import for_each
+from gapmf.reproduce.cache import ResultCache, Trace, to_columns, trace_fit
+from gapmf.reproduce.nips import QUICK, WHOLE, Subset, judge, load
 from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure
 
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
@@ -50,101 +46,53 @@ class Config:
     growth: float = 1.6  # ratio of the numbers of sweeps at which the likelihood is computed
 
 
-class _Snapshots:
-    """A callback that keeps models at growing distances, with their CPU time."""
-
-    def __init__(self, config: Config, most: int | None, cache: ResultCache, name: str) -> None:
-        self._growth = config.growth
-        self._most = min(config.max_sweeps, most or config.max_sweeps)
-        self._cache, self._name, self._max_iter = cache, name, config.max_iter
-        self._next, self._used = 1.0, 0.0
-        self.kept: list[tuple[int, float, GaP]] = []
-        self._last: tuple[int, float, GaP] | None = None
-        self._begin = time.thread_time()
-
-    def __call__(self, record: Iteration) -> bool:
-        self._used += time.thread_time() - self._begin
-        self._last = record.n_sweeps, self._used, record.model
-        if record.n_sweeps >= self._next:
-            self.kept.append(self._last)
-            self._next = record.n_sweeps * self._growth
-        ended = record.n_sweeps >= self._most
-        done = record.n_sweeps / self._most if self._most < 10**9 else 0.0
-        done = max(done, record.iteration / self._max_iter)
-        self._cache.progress(self._name, int(1000 * done), 1000)
-        self._cache.check()
-        self._begin = time.thread_time()
-        return ended
-
-    def end(self, model: GaP) -> list[tuple[int, float, GaP]]:
-        """Return the snapshots, with the returned model in place of the last iterate."""
-        assert self._last is not None
-        n_sweeps, used, _ = self._last
-        before = [one for one in self.kept if one[0] < n_sweeps]
-        return [*before, (n_sweeps, used, model)]
-
-
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Run every contender with α = 1 and with α learned."""
     X = load(options.data, config.part)
-    cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
+    n_tokens, log_likelihood = judge(X, config.part, options.seed)
 
-    def one(contender: Contender, learned: bool) -> list[dict[str, Any]]:
-        way = {"parameters": contender.parameters, "max_sweeps": contender.max_sweeps}
-        settings = {"seed": options.seed, "config": asdict(config), **way, "learned": learned}
-        name = f"race {contender.label}{', α learned' if learned else ''}"
-        rows = cache.cached(
-            "race",
-            settings,
-            lambda: _trace(X, config, options.seed, contender, learned, cache, name),
+    def trace(case: tuple[Contender, bool]) -> Trace:
+        contender, learned = case
+        est = GammaPoissonMF(
+            config.n_components,
+            max_iter=config.max_iter,
+            learn_alpha=learned,
+            random_state=options.seed,
+            **contender.parameters,
         )
-        cache.progress(name, 1000, 1000)
-        return list(rows)
+        name = f"race {contender.label}{', α learned' if learned else ''}"
+        data = {"name": name, "growth": config.growth, **asdict(config.part)}
+        milestone = 1.0
 
-    found = cache.parallel([partial(one, *case) for case in cases])
-    rows = [row for some in found for row in some]
-    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
-    findings: dict[str, Any] = {"tokens_judged": int(X[:: config.part.judged].sum())}
-    for learned in (False, True):
-        findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
-    return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
+        def keep(state: Iteration) -> bool:
+            nonlocal milestone
+            due = state.n_sweeps >= milestone
+            milestone = state.n_sweeps * config.growth if due else milestone
+            return due
 
+        most = min(config.max_sweeps, contender.max_sweeps or config.max_sweeps)
+        return trace_fit(est, X, cache, data, keep, log_likelihood, most)
 
-def _trace(
-    X: sp.csr_array,
-    config: Config,
-    seed: int,
-    contender: Contender,
-    learned: bool,
-    cache: ResultCache,
-    name: str,
-) -> list[dict[str, Any]]:
-    snapshots = _Snapshots(config, contender.max_sweeps, cache, name)
-    est = GammaPoissonMF(
-        config.n_components,
-        max_iter=config.max_iter,
-        learn_alpha=learned,
-        random_state=seed,
-        callbacks=[snapshots],
-        **contender.parameters,
-    ).fit(X)
-    cache.check()
-    judged = X[:: config.part.judged]
-    rows = []
-    for n_sweeps, used, model in snapshots.end(est.model_):
-        ll = log_marginal_likelihood(judged, model, random_state=seed)
-        cache.check()
-        rows.append(
+    cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
+    traces = for_each(trace, cases, cache.n_jobs)
+    curves = to_columns(
+        [
             {
                 "contender": contender.label,
                 "alpha_learned": learned,
-                "sweeps": n_sweeps,
-                "cpu_seconds": used,
-                "log_likelihood": ll.total / judged.sum(),
-                "std_error": ll.std_error / judged.sum(),
+                "sweeps": found.n_sweeps[i - 1],
+                "cpu_seconds": found.cpu_seconds[i - 1],
+                "log_likelihood": value / n_tokens,
+                "std_error": error / n_tokens,
             }
-        )
-    return rows
+            for (contender, learned), found in zip(cases, traces, strict=True)
+            for i, (value, error) in found.values.items()
+        ]
+    )
+    findings: dict[str, Any] = {"tokens_judged": n_tokens}
+    for learned in (False, True):
+        findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
+    return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
 def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
@@ -167,28 +115,26 @@ def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
 
 def draw(outcome: Outcome) -> Any:
     """Draw one panel for α = 1 and one for α learned."""
-    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    figure, axes = new_figure(2)
     curves = outcome.curves
-    for ax, learned in zip(axes[0], (False, True), strict=True):
+    for ax, learned in zip(axes, (False, True), strict=True):
+        these = curves["alpha_learned"] == learned
         for c in CONTENDERS:
-            mine = (curves["contender"] == c.label) & (curves["alpha_learned"] == learned)
+            mine = these & (curves["contender"] == c.label)
             x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
             ax.plot(x, y, color=c.colour, marker=".", label=c.label)
-        ax.set_xscale("log")
-        ax.set_xlabel("CPU time, s")
-        ax.set_title("α learned" if learned else "α = 1")
-        late = curves["alpha_learned"] == learned
-        top = curves["log_likelihood"][late].max()
-        ax.set_ylim(top - 0.32, top + 0.02)
-    axes[0, 0].set_ylabel("log-likelihood, nats per token")
-    axes[0, 0].legend(loc="lower right")
+        top = curves["log_likelihood"][these].max()
+        title = "α learned" if learned else "α = 1"
+        ax.set(xscale="log", xlabel="CPU time, s", title=title, ylim=(top - 0.32, top + 0.02))
+    axes[0].set_ylabel("log-likelihood, nats per token")
+    axes[0].legend(loc="lower right")
     return figure
 
 
 RACE = Experiment(
     "log-likelihood against time, NIPS, K = 10",
     Config(),
-    Config(QUICK, max_iter=120, max_sweeps=1500, growth=6.0),
+    Config(QUICK, max_iter=120, max_sweeps=1500, growth=40.0),
     run,
     draw,
     needs_nips=True,

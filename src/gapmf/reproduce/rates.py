@@ -24,7 +24,15 @@ from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
 from gapmf.reproduce.cache import ResultCache
-from gapmf.reproduce.results import COLOURS, INK, Experiment, Options, Outcome, new_figure
+from gapmf.reproduce.results import (
+    COLOURS,
+    DASHED,
+    LABELS,
+    Experiment,
+    Options,
+    Outcome,
+    new_figure,
+)
 from gapmf.types import Array
 
 Step = Callable[[GaP, Expectation], GaP]
@@ -59,36 +67,31 @@ def jacobian(expect: ExactExpectation, model: GaP, step: Step) -> Array:
         here = GaP(W, model.alpha, model.beta)
         return step(here, expect.e_step(here)).W.ravel()
 
-    W = model.W
-    size = _STEP * W.sum(axis=1, keepdims=True) * np.ones_like(W)
-    centre = image(W)
+    def moved(place: tuple[int, ...], by: float) -> Array:
+        V = model.W.copy()
+        V[place] += by
+        return image(V)
+
+    centre = image(model.W)
     columns = []
-    for place in np.ndindex(*W.shape):
-        h = size[place]
+    for place in np.ndindex(*model.W.shape):
+        h = _STEP * model.W[place[0]].sum()
         if h == 0.0:  # a feature without counts stays at zero
-            columns.append(np.zeros(W.size))
-            continue
-        moved = []
-        for times in (-1, 1) if W[place] > h else (1, 2):
-            V = W.copy()
-            V[place] += times * h
-            moved.append(image(V))
-        if W[place] > h:
-            columns.append((moved[1] - moved[0]) / (2 * h))
+            columns.append(np.zeros(model.W.size))
+        elif model.W[place] > h:
+            columns.append((moved(place, h) - moved(place, -h)) / (2 * h))
         else:
-            columns.append((4 * moved[0] - moved[1] - 3 * centre) / (2 * h))
+            columns.append((4 * moved(place, h) - moved(place, 2 * h) - 3 * centre) / (2 * h))
     return np.stack(columns, axis=1)
 
 
-def observed_rate(
-    expect: ExactExpectation, model: GaP, step: Step, *, n_iter: int = 200, seed: int = 0
-) -> float:
+def observed_rate(expect: ExactExpectation, model: GaP, step: Step, *, n_iter: int) -> float:
     """Measure the factor by which the distance to `model` shrinks per iteration.
 
     The iterates start near `model`. The distance is scaled back to its first size whenever it is
     small, so that rounding does not end the sequence before the slowest direction dominates.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     off = model.W * rng.uniform(-1e-4, 1e-4, model.W.shape)
     room = 1e-4 * model.W.sum(axis=1, keepdims=True)  # zeros can only grow
     off = np.where(room > model.W, room * rng.random(model.W.shape), off)
@@ -151,17 +154,14 @@ def _measure(
     est = GammaPoissonMF(n_components, algorithm="exact", random_state=seed).fit(X)
     expect = ExactExpectation(check_counts(X))
     rates = convergence_rates(expect, est.model_)
-    seen = {
-        f"{name}_seen": observed_rate(expect, est.model_, step, n_iter=n_iter)
-        for name, step in (("em_c", em_c_step), ("em_ch", em_ch_step))
-    }
     return {
         "scale": scale,
         "seed": seed,
         "rho": float(rates.rho.max()),
         "em_c": float(rates.em_c[0]),
         "em_ch": float(rates.em_ch[0]),
-        **seen,
+        "em_c_seen": observed_rate(expect, est.model_, em_c_step, n_iter=n_iter),
+        "em_ch_seen": observed_rate(expect, est.model_, em_ch_step, n_iter=n_iter),
     }
 
 
@@ -172,27 +172,22 @@ def _per_digit(rate: Any) -> Any:
 
 def draw(outcome: Outcome) -> Any:
     """Draw the rates against the scale, and the iterations per digit."""
-    figure, axes = new_figure(9.2, 3.7, 1, 2)
+    figure, axes = new_figure(2)
     curves = outcome.curves
     scales = np.unique(curves["scale"])
-    labels = {"em_ch": ("EM-CH", COLOURS["mcem-ch"]), "em_c": ("EM-C", COLOURS["mcem-c"])}
-    for name, (label, colour) in labels.items():
-        for ax, of in ((axes[0, 0], lambda x: x), (axes[0, 1], _per_digit)):
-            values = of(curves[name])
+    rho = np.array([np.median(curves["rho"][curves["scale"] == s]) for s in scales])
+    labels = ("$\\rho = S/(S+\\beta)$", "from $\\rho$ alone")
+    for ax, of, label in zip(axes, (lambda x: x, _per_digit), labels, strict=True):
+        for name, algorithm in (("em_ch", "mcem-ch"), ("em_c", "mcem-c")):
+            values, colour = of(curves[name]), COLOURS[algorithm]
             middle = [np.median(values[curves["scale"] == s]) for s in scales]
-            ax.plot(scales, middle, color=colour, label=label)
+            ax.plot(scales, middle, color=colour, label=LABELS[algorithm].removeprefix("MC"))
             ax.plot(curves["scale"], values, ".", color=colour, markersize=4, alpha=0.5)
-    rho = [np.median(curves["rho"][curves["scale"] == s]) for s in scales]
-    dashed = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}
-    axes[0, 0].plot(scales, rho, label="$\\rho = S/(S+\\beta)$", **dashed)
-    axes[0, 1].plot(scales, _per_digit(np.array(rho)), label="from $\\rho$ alone", **dashed)
-    axes[0, 0].set_ylabel("rate: factor of the distance per iteration")
-    axes[0, 1].set_ylabel("iterations per digit")
-    axes[0, 1].set_yscale("log")
-    for ax in axes[0]:
-        ax.set_xscale("log")
-        ax.set_xlabel("scale of $W^*$")
+        ax.plot(scales, of(rho), label=label, **DASHED)
+        ax.set(xscale="log", xlabel="scale of $W^*$")
         ax.legend()
+    axes[0].set_ylabel("rate: factor of the distance per iteration")
+    axes[1].set(ylabel="iterations per digit", yscale="log")
     return figure
 
 

@@ -23,7 +23,8 @@ from gapmf.storage import write_atomically
 
 COLOURS = {"mcem-c": "#d62728", "mcem-h": "#2a9d3a", "mcem-ch": "#1f5fbf"}
 LABELS = {"mcem-c": "MCEM-C", "mcem-h": "MCEM-H", "mcem-ch": "MCEM-CH"}
-INK, QUIET = "#222222", "#8a8a8a"
+INK = "#222222"
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
 _RC: dict[Any, Any] = {
     "font.size": 10.0,
@@ -57,26 +58,25 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, Any]:
-    """Return a figure (sizes in inches) and an array of axes of shape (n_rows, n_columns)."""
+def new_figure(n_panels: int, width: float = 9.2, height: float = 3.7) -> tuple[Any, Any]:
+    """Return a figure (sizes in inches), and axes side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(n_rows, n_columns, squeeze=False)
+    return figure, figure.subplots(1, n_panels, squeeze=False)[0]
+
+
+def plot_runs(ax: Any, algorithm: Any, x: Any, y: Any, **style: Any) -> None:
+    """Draw y against x, in the colour of each algorithm; `algorithm` has that of each row."""
+    for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in algorithm]:
+        mine = algorithm == name
+        lines = ax.plot(x[mine], y[mine], color=COLOURS[name], **style)
+        lines[0].set_label(LABELS[name])
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the user, besides the name of a figure.
-
-    Attributes
-    ----------
-    seed : int
-    data : Path or None
-        Folder with the NIPS counts.
-    max_iter : int or None
-        Maximum number of iterations of fig1 to fig4.
-    """
+    """Options of the user: `data` has the NIPS counts, `max_iter` is for fig1 to fig4."""
 
     seed: int = 0
     data: Path | None = None
@@ -89,20 +89,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure.
-
-    Attributes
-    ----------
-    title : str
-    full, quick : dataclass
-        Two configurations: the whole protocol, and a short one of a few seconds.
-    run : callable
-        From a configuration, options and a cache to the numbers.
-    draw : callable
-        From the numbers to a figure.
-    needs_nips : bool
-        Whether `Options.data` must have the NIPS counts.
-    """
+    """A figure: how its numbers are computed, in full and in a few seconds, and drawn."""
 
     title: str
     full: Any
@@ -116,15 +103,8 @@ class Experiment:
 class Outcome:
     """The numbers of an experiment.
 
-    Attributes
-    ----------
-    settings : dict
-    curves : dict
-        What is drawn: one row per point.
-    findings : dict
-        What is compared with the paper.
-    more : dict
-        Other tables, by name.
+    `curves` is what is drawn, one row per point; `findings` is what is compared with the paper;
+    `more` has other tables, by name.
     """
 
     settings: dict[str, Any]

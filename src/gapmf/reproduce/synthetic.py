@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,14 @@ from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.reproduce.cache import (
     ALGORITHMS,
-    Protocol,
     ResultCache,
     Trace,
     as_columns,
+    paper_schedule,
     some_iterations,
-    trace_run,
+    trace_runs,
 )
-from gapmf.reproduce.results import COLOURS, INK, LABELS, Experiment, Options, Outcome, new_figure
-from gapmf.types import Array
+from gapmf.reproduce.results import DASHED, Experiment, Options, Outcome, new_figure, plot_runs
 
 NEAR = 0.5  # nats above the minimum: an algorithm counts as converged there
 
@@ -42,31 +40,28 @@ class Config:
 
 
 V1, V2 = Config(1.0, 500), Config(100.0, 2000)
-V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10, n_starts=1, n_looks=40)
-V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=40)
+V1_QUICK = Config(1.0, 150, n_draws=40, n_burn_in=10, n_starts=1, n_looks=20)
+V2_QUICK = Config(100.0, 120, n_draws=30, n_burn_in=10, n_starts=1, n_looks=16)
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the norms of all iterates, and the exact cost of many."""
     X, _ = paper_synthetic(config.scale, config.n_samples, random_state=options.seed)
     n_iter = options.n_iter(config.n_iter)
-    protocol = Protocol(config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed)
     name = f"scale{config.scale:g}"
     data = {"name": name, "n_samples": config.n_samples}
     at = some_iterations(n_iter, config.n_looks)
 
-    def cost(W: Array) -> float:
-        return -log_marginal_likelihood(X, GaP(W)).total
+    def cost(model: GaP) -> float:
+        return -log_marginal_likelihood(X, model).total
 
-    tasks = [partial(trace_run, X, a, protocol, cache, data, at, cost) for a in ALGORITHMS]
-    traces = dict(zip(ALGORITHMS, cache.parallel(tasks), strict=True))
+    est = paper_schedule(
+        config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed
+    )
+    traces = trace_runs(est, X, cache, data, at, cost)
     settings = {"seed": options.seed, **asdict(config)}
     best = cache.cached(f"{name}-best", settings, lambda: _best(X, config, options.seed))
-    findings = {
-        "smallest_cost": best["cost"],
-        "norms_of_smallest_cost": best["norms"],
-        "cost_of_the_truth": best["cost_of_the_truth"],
-    } | {a: _findings(traces[a], best["cost"]) for a in ALGORITHMS}
+    findings = best | {a: _findings(traces[a], best["smallest_cost"]) for a in ALGORITHMS}
     settings["iterations_run"] = n_iter
     curves = as_columns(traces, at)
     curves["cost"] = np.array([traces[a].values[i] for a in ALGORITHMS for i in at])
@@ -79,85 +74,66 @@ def _best(X: Any, config: Config, seed: int) -> dict[str, Any]:
         config.n_components, algorithm="exact", n_init=config.n_starts, random_state=seed
     ).fit(X)
     return {
-        "cost": -est.log_likelihood_,
-        "norms": sorted(est.model_.column_norms.tolist(), reverse=True),
+        "smallest_cost": -est.log_likelihood_,
+        "norms_of_smallest_cost": sorted(est.model_.column_norms.tolist(), reverse=True),
         "cost_of_the_truth": -log_marginal_likelihood(X, paper_model(config.scale)).total,
     }
 
 
 def _findings(trace: Trace, best: float) -> dict[str, Any]:
     at, cost = list(trace.values), np.array(list(trace.values.values()))
-    late = np.array(at) > 0.9 * len(trace)
+    n_iter = len(trace.norms)
+    late = np.array(at) > 0.9 * n_iter
     near = np.flatnonzero(cost - best < NEAR)
     return {
         "cpu_seconds": trace.cpu_seconds[-1],
         "excess_at_the_end": cost[late].mean() - best,
         "iterations_until_near": int(at[near[0]]) if near.size else None,
         "cpu_seconds_until_near": trace.cpu_seconds[at[near[0]] - 1] if near.size else None,
-        "norms_at_the_end": np.sort(trace.norms[-len(trace) // 10 :].mean(axis=0))[::-1],
+        "norms_at_the_end": np.sort(trace.norms[-n_iter // 10 :].mean(axis=0))[::-1],
     }
 
 
 def draw_cost(outcome: Outcome) -> Any:
     """Draw fig2."""
-    figure, axes = new_figure(5.6, 3.7)
-    _plot_cost(axes[0, 0], outcome, "cost")
-    axes[0, 0].set_ylabel("$C_{ML}(W)$, nats")
-    best = outcome.findings["smallest_cost"]
-    axes[0, 0].axhline(best, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="exact minimum")
-    axes[0, 0].legend()
+    figure, (ax,) = new_figure(1, 5.6)
+    curves = outcome.curves
+    plot_runs(ax, curves["algorithm"], curves["cpu_seconds"], curves["cost"])
+    ax.axhline(outcome.findings["smallest_cost"], label="exact minimum", **DASHED)
+    ax.set(xlabel="CPU time, s", ylabel="$C_{ML}(W)$, nats")
+    ax.legend()
     return figure
 
 
 def draw_norms(outcome: Outcome) -> Any:
     """Draw fig3a."""
-    figure, axes = new_figure(5.6, 3.7)
-    plot_norms(axes[0, 0], outcome)
+    figure, (ax,) = new_figure(1, 5.6)
+    plot_norms(ax, outcome)
     return figure
 
 
 def draw_both(outcome: Outcome) -> Any:
     """Draw fig3b: the norms, and the cost that the paper could not draw."""
-    figure, axes = new_figure(9.2, 3.7, 1, 2)
-    plot_norms(axes[0, 0], outcome)
-    ax = axes[0, 1]
-    _plot_cost(ax, outcome, "excess")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
-    ax.axhline(NEAR, color=INK, linewidth=0.9, linestyle=(0, (1, 2)), label=f"{NEAR:g} nats")
-    ax.legend()
-    return figure
-
-
-def _plot_cost(ax: Any, outcome: Outcome, what: str) -> None:
+    figure, (left, right) = new_figure(2)
+    plot_norms(left, outcome)
     curves = outcome.curves
-    below = outcome.findings["smallest_cost"] if what == "excess" else 0.0
-    for name in ("mcem-h", "mcem-ch", "mcem-c"):
-        mine = curves["algorithm"] == name
-        ax.plot(
-            curves["cpu_seconds"][mine],
-            curves["cost"][mine] - below,
-            color=COLOURS[name],
-            label=LABELS[name],
-        )
-    ax.set_xlabel("CPU time, s")
+    excess = curves["cost"] - outcome.findings["smallest_cost"]
+    plot_runs(right, curves["algorithm"], curves["cpu_seconds"], excess)
+    right.axhline(NEAR, label=f"{NEAR:g} nats", **(DASHED | {"linestyle": (0, (1, 2))}))
+    right.set(xscale="log", yscale="log", xlabel="CPU time, s")
+    right.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
+    right.legend()
+    return figure
 
 
 def plot_norms(ax: Any, outcome: Outcome) -> None:
     """Draw the norm of every column, one colour per algorithm, and those of the exact minimum."""
     curves = outcome.curves
-    for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in curves["algorithm"]]:
-        mine = curves["algorithm"] == name
-        norms = np.column_stack([curves[key][mine] for key in curves if key.startswith("norm_")])
-        lines = ax.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[name], linewidth=1.1)
-        lines[0].set_label(LABELS[name])
-    best = outcome.findings.get("norms_of_smallest_cost", ())
-    for i, norm in enumerate(best):
-        label = "exact minimum" if i == 0 else None
-        ax.axhline(norm, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label=label)
-    ax.set_xlabel("CPU time, s")
-    ax.set_ylabel("$||w_k||_1$, one line per component")
+    norms = np.column_stack([curves[key] for key in curves if key.startswith("norm_")])
+    plot_runs(ax, curves["algorithm"], curves["cpu_seconds"], norms, linewidth=1.1)
+    for i, norm in enumerate(outcome.findings.get("norms_of_smallest_cost", ())):
+        ax.axhline(norm, label=None if i else "exact minimum", **DASHED)
+    ax.set(xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component")
     ax.legend()
 
 
