@@ -58,7 +58,7 @@ CITED = {
     "gapmf.datasets.paper_synthetic": {"Filstroff"},
     "gapmf.log_joint_likelihood": {"Filstroff"},
     "gapmf.log_marginal_likelihood": {
-        *("Filstroff", "Doucet", "Chib", "Murray", "Andrieu", "Vehtari"),
+        *("Filstroff", "Doucet", "Chib", "Murray", "Andrieu", "Vehtari")
     },
     "gapmf.perplexity": {"Wallach"},
     "gapmf.posterior_activations": {"Filstroff"},

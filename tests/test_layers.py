@@ -15,16 +15,7 @@ ROOT = Path(gapmf.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below.
 LAYERS = [
     {"types", "errors", "validation"},
-    {
-        "counts",
-        "csr",
-        "parallel",
-        "distributions",
-        "model",
-        "storage",
-        "output",
-        "io",
-    },
+    {"counts", "csr", "parallel", "distributions", "model", "storage", "output", "io"},
     {"kernels"},
     {"engines", "likelihood"},
     {"em"},

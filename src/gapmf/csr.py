@@ -57,8 +57,5 @@ def take_block(X: sp.csr_array, rows: Index) -> Block:
     part = X[rows]
     features, local = np.unique(part.indices, return_inverse=True)
     return Block(
-        part.indptr.astype(np.int64),
-        local.astype(np.int64),
-        part.data,
-        features.astype(np.int64),
+        part.indptr.astype(np.int64), local.astype(np.int64), part.data, features.astype(np.int64)
     )

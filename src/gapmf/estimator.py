@@ -267,7 +267,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]]).n_features_in_
         2
         """
@@ -311,7 +310,6 @@ class GammaPoissonMF(
         Examples
         --------
         >>> import os, tempfile
-        >>> from gapmf import GammaPoissonMF
         >>> X = [[4, 1], [0, 2], [3, 1]]
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "fit.checkpoint")
@@ -469,7 +467,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
         >>> est.transform([[4, 1]]).shape
         (1, 1)
@@ -503,7 +500,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> found = est.posterior([[4, 1]], quantiles=[0.5])
         >>> found.mean.shape, found.quantiles.shape
@@ -539,7 +535,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> ll = est.log_likelihood([[4, 1], [0, 0]])
         >>> ll.std_error, ll.methods.tolist()
@@ -578,7 +573,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> est.score_samples([[4, 1], [0, 0]]).shape
         (2,)
@@ -606,7 +600,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> est.score([[4, 1]]) < est.score([[0, 0]]) < 0
         True
@@ -643,7 +636,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> est.inverse_transform([[2.0]]).shape
         (1, 2)
@@ -679,7 +671,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> est.sample(4, random_state=0).shape
         (4, 2)
@@ -711,7 +702,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
         >>> [(name, round(part, 2)) for name, part in est.top_features(names=["a", "b"])[0]]
         [('a', 0.8), ('b', 0.2)]
@@ -761,7 +751,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> from gapmf.datasets import paper_synthetic
         >>> X, truth = paper_synthetic(scale=10, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
@@ -805,7 +794,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> from gapmf.datasets import paper_synthetic
         >>> X, truth = paper_synthetic(scale=10, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
@@ -846,7 +834,6 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> from gapmf import GammaPoissonMF
         >>> from gapmf.datasets import paper_synthetic
         >>> X, truth = paper_synthetic(scale=10, random_state=0)
         >>> est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
@@ -903,7 +890,6 @@ class GammaPoissonMF(
         Examples
         --------
         >>> import os, tempfile
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     est.save(os.path.join(folder, "counts.gapmf"))
@@ -938,7 +924,6 @@ class GammaPoissonMF(
         Examples
         --------
         >>> import os, tempfile
-        >>> from gapmf import GammaPoissonMF
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     est.save(os.path.join(folder, "counts.gapmf"))

@@ -213,13 +213,7 @@ def test_options_of_text(tmp_path):
     [
         (pd.DataFrame({"b": [1, 2]}, index=["x", "y"]), {}, [[1], [2]], ["b"], ["x", "y"]),
         (pd.DataFrame({"b": [1, 2]}, index=[7, 7]), {}, [[1], [2]], ["b"], ["7", "7"]),
-        (
-            pd.DataFrame({"b": [1]}, index=["x"]),
-            {"sample_names": False},
-            [[1]],
-            ["b"],
-            None,
-        ),
+        (pd.DataFrame({"b": [1]}, index=["x"]), {"sample_names": False}, [[1]], ["b"], None),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, [[1, 2]], ["a", "a"], None),
         (pd.DataFrame({"who": ["u", "x"], "b": [1, 2]}), {}, [[1], [2]], ["b"], ["u", "x"]),
         (pd.DataFrame({"id": [3, 4], "b": [1.0, 2.0]}), {}, [[1], [2]], ["b"], ["3", "4"]),

@@ -11,12 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import naive
-from gapmf import (
-    GaP,
-    NegativeMultinomial,
-    count_admissible,
-    log_marginal_likelihood,
-)
+from gapmf import GaP, NegativeMultinomial, count_admissible, log_marginal_likelihood
 from strategies import models, problems
 
 EXACT = ("enumerate", "polynomial", "quadrature")

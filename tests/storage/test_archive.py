@@ -48,9 +48,7 @@ ARRAYS = st.sampled_from(["f8", "i8", "u8", "?", "U1", "U7"]).flatmap(
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | ARRAYS
 KEYS = st.text(max_size=8).filter(lambda key: not key.startswith("$"))
 TREES = st.recursive(
-    LEAVES,
-    lambda t: st.lists(t, max_size=4) | st.dictionaries(KEYS, t, max_size=4),
-    max_leaves=8,
+    LEAVES, lambda t: st.lists(t, max_size=4) | st.dictionaries(KEYS, t, max_size=4), max_leaves=8
 )
 
 

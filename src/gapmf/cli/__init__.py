@@ -74,8 +74,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool,
-        Option("--version", help="Show the version.", callback=_version, is_eager=True),
+        bool, Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Gamma-Poisson factorisation of count matrices, by its marginal likelihood."""
@@ -118,12 +117,10 @@ def fit(
     ] = False,
     max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
     tol: Annotated[
-        float,
-        Option(help="Stop when the gain per token and sweep falls below this many nats."),
+        float, Option(help="Stop when the gain per token and sweep falls below this many nats.")
     ] = 1e-5,
     smoothing: Annotated[
-        float,
-        Option(help="Weight of the background that is mixed in when new data are scored."),
+        float, Option(help="Weight of the background that is mixed in when new data are scored.")
     ] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
@@ -131,16 +128,14 @@ def fit(
         str | None, Option(help='Words of a text to ignore: "english" for a built-in list.')
     ] = None,
     min_df: Annotated[
-        int | None,
-        Option(help="Ignore words that occur in fewer documents of a text.", min=1),
+        int | None, Option(help="Ignore words that occur in fewer documents of a text.", min=1)
     ] = None,
     topics: Annotated[
         int, Option(help="Number of features per component to show at the end.", min=0)
     ] = 10,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
     checkpoint: Annotated[
-        Path | None,
-        Option(help="Save progress to this file, so that a killed fit can be resumed."),
+        Path | None, Option(help="Save progress to this file, so that a killed fit can be resumed.")
     ] = None,
     resume: Annotated[
         bool, Option("--resume", help="Continue from the checkpoint if it exists.")
@@ -281,8 +276,7 @@ def reproduce(
         Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4 and race."),
     ] = None,
     iterations: Annotated[
-        int | None,
-        Option(help="Maximum number of iterations of fig1 to fig4.", min=1),
+        int | None, Option(help="Maximum number of iterations of fig1 to fig4.", min=1)
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,

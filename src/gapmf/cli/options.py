@@ -46,16 +46,13 @@ _READ_OPTIONS: dict[str, Any] = {
     ],
     "layer": Annotated[str | None, Option(help="Layer of an .h5ad with the raw counts.")],
     "transpose": Annotated[
-        bool | None,
-        Option("--transpose/--no-transpose", help="The file is features × samples."),
+        bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
     ],
     "layout": Annotated[
-        str | None,
-        Option(help="Layout of a table: dense, or triplets (sample, feature, count)."),
+        str | None, Option(help="Layout of a table: dense, or triplets (sample, feature, count).")
     ],
     "header": Annotated[
-        bool | None,
-        Option("--header/--no-header", help="The first row of a table holds names."),
+        bool | None, Option("--header/--no-header", help="The first row of a table holds names.")
     ],
     "sample_names": Annotated[
         bool | None,

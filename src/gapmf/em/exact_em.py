@@ -64,13 +64,7 @@ STEPS: dict[str, Step] = {"em-c": em_c_step, "em-ch": em_ch_step}
 
 
 def run_em(
-    expect: ExactExpectation,
-    model: GaP,
-    step: Step,
-    *,
-    max_iter: int,
-    tol: float,
-    history: History,
+    expect: ExactExpectation, model: GaP, step: Step, *, max_iter: int, tol: float, history: History
 ) -> Iterator[ExactFit]:
     """Iterate one of the EMs, and yield a fit each time the remaining gain seems small.
 

@@ -250,10 +250,7 @@ class Saem:
         mean = progress.mean
         mean = statistics if mean is None else mean.moved_to(statistics, size)
         progress = replace(
-            progress,
-            mean=mean,
-            j=progress.j + 1,
-            effective_sweeps=progress.effective_sweeps + size,
+            progress, mean=mean, j=progress.j + 1, effective_sweeps=progress.effective_sweeps + size
         )
         return self.m_step(mean, model), progress
 

@@ -67,10 +67,7 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def build_lanes(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    counts: NDArray[np.int64],
-    largest: int,
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], counts: NDArray[np.int64], largest: int
 ) -> tuple[Lanes, LargeCounts | None]:
     """Lay the rows of a CSR array out in lanes; give what has none, if there is any."""
     is_large = counts > largest

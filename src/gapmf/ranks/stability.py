@@ -87,10 +87,7 @@ class Stability:
 
 
 def compare(
-    model: GaP,
-    others: Sequence[GaP],
-    n_features: int,
-    feature_names: NDArray[Any] | None = None,
+    model: GaP, others: Sequence[GaP], n_features: int, feature_names: NDArray[Any] | None = None
 ) -> Stability:
     """Compare a model with repeated fits of the same features."""
     p = _directions(model)
