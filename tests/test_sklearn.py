@@ -150,6 +150,7 @@ def a_fit(K=5):
 def test_rows_get_the_same_whatever_stands_beside_them():
     """With five components: neither the likelihood nor the means are exact."""
     est, X = a_fit()
+    X = X[:10]
     assert est.log_likelihood(X).std_error > 0
     assert not est.posterior(X, ()).exact.all()
     H, values = est.transform(X), est.score_samples(X)
@@ -169,8 +170,9 @@ def test_formats_get_the_same(convert):
     other = convert(X)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X has feature names")  # of the frames
-        np.testing.assert_array_equal(est.transform(other), est.transform(X))
-        np.testing.assert_array_equal(est.score_samples(other), est.score_samples(X))
+        few = convert(X[:3])
+        np.testing.assert_array_equal(est.transform(few), est.transform(X[:3]))
+        np.testing.assert_array_equal(est.score_samples(few), est.score_samples(X[:3]))
     fitted = clone(est).fit(other)
     np.testing.assert_array_equal(fitted.components_, est.components_)
 

@@ -16,7 +16,7 @@ MARKET = "%%MatrixMarket matrix coordinate integer general\n"
 # A file, its format, what is in it, options, and what is said after its path.
 FILES = [
     ("docword.a.txt", "uci", "2\n5\n2\n1 1 4\n2 9 1\n", (), ", line 5: "),
-    ("docword.b.txt", "uci", "2\n5\nmany\n1 1 4\n", (), ", line 3: expected NNZ"),
+    ("docword.b.txt", "uci", "2\n5\nmany\n1 1 4\n", (), " must begin with N, F and NNZ"),
     ("docword.c.txt.gz", "uci", gzip.compress(b"2\n5\n2\n1 1 4\n2 1 x\n"), (), ", line 5: "),
     ("docword.d.txt.gz", "uci", gzip.compress(b"2\n5\n2\n1 1 4\n")[:-9], (), ""),
     ("a.mtx", "mtx", MARKET + "2 5 2\n1 1 4\n3 1 1\n", (), ", line 4: "),

@@ -93,8 +93,7 @@ def test_kinds_of_market_files(tmp_path, text, X):
         (HEAD.replace("integer", "complex") + "1 1 1\n1 1 1 0\n", "line 1: expected .*complex"),
         (HEAD, "line 2: expected the numbers of rows and columns"),
         (HEAD + "%\n2 -2 1\n", "line 3: expected the numbers of rows and .*found '2 -2 1'"),
-        (HEAD + "2 2 1\n3 1 1\n", "line 3: '3 1 1' is not in a matrix of 2 × 2"),
-        (HEAD + "2 2 1\n1 0 1\n", "line 3: '1 0 1' is not in a matrix"),
+        (HEAD + "2 2 1\n3 1 1\n", "line 3: '3 1 1' is not in a matrix of .2, 2."),
         (HEAD + "2 2 1\n1 1 1\n1 2 1\n", "has 2 entries, but its header announces 1"),
         (HEAD + "2 2 3\n1 1 1\n1 2 1\n", "has 2 entries, but its header announces 3"),
         (HEAD + "2 2 1\n1 1 2,5\n", "line 3: expected numbers, 3 per line, but found '1 1 2,5'"),
@@ -146,11 +145,9 @@ def test_other_names_beside_a_matrix(tmp_path):
 def test_names_of_one_side_alone(tmp_path):
     path = put(tmp_path / "counts.mtx", mtx(SMALL[:2].T))
     put(tmp_path / "features.tsv", "a\nb\nc\n")
-    with pytest.raises(ReadError, match=r"features.tsv is beside .*, but no barcodes.tsv: with bo"):
-        read(path)
-    assert names(gives(SMALL[:2], path, transpose=True)) == [["a", "b", "c"], None]
+    assert names(gives(SMALL[:2], path)) == [["a", "b", "c"], None]
     (tmp_path / "features.tsv").rename(tmp_path / "barcodes.tsv")
-    with pytest.raises(ReadError, match=r"barcodes.tsv is beside .*, but no features.tsv"):
+    with pytest.raises(ReadError, match=r"barcodes.tsv has 3 names, but there are 2 samples"):
         read(path)
     assert names(gives(SMALL[:2].T, path, transpose=False)) == [None, ["a", "b", "c"]]
     (tmp_path / "counts.mtx").unlink()
@@ -197,17 +194,12 @@ def changed(kind, changes):
 @pytest.mark.parametrize(
     ("kind", "changes", "match"),
     [
-        ("csr", {"format": np.array(b"lil")}, "not implemented for sparse matrix of format lil"),
-        ("csr", {"shape": np.array([-3, 3])}, "'shape' elements cannot be negative"),
         ("csr", {"shape": np.array([3, 2])}, "indices must be < 2"),
         ("csr", {"indptr": np.array([0, 2, 1, 4])}, "indptr must be a non-decreasing sequence"),
         ("csr", {"indices": np.array([1, -2, 0, 2])}, "indices must be >= 0"),
         ("coo", {"row": np.array([0, 0, 2, 3])}, "index 3 exceeds matrix dimension 3"),
         ("csr", {"data": np.array([2, 1.5, 5, 1])}, r"a.npz, X\[0, 2\] is 1.5 \(not whole\)"),
-        ("csc", {"data": np.array([2, -1, 5, 1])}, r"X\[0, 1\] is -1 \(negative\)"),
-        ("csr", {"data": np.array([2, np.nan, 5, 1])}, r"X\[0, 2\] is nan \(missing\)"),
         ("csr", {"data": np.array([2, 2**53 + 1, 5, 1])}, r"is 9007199254740993 \(too large\)"),
-        ("csr", {"data": np.array([2, 1j, 5, 1])}, "sparse matrix of dtype complex128"),
         ("csr", {"data": np.array([print] * 4)}, "Object arrays cannot be loaded"),
     ],
 )

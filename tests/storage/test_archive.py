@@ -128,12 +128,9 @@ def test_files_of_the_first_version_are_read(old, path):
     ("content", "match"),
     [
         ({"a": {"b": [1, 2, {3}]}}, r"content\.a\.b\[2\] is \{3\}, which .* cannot hold: use None"),
-        ((1, 2), r"content is \(1, 2\)"),
-        ([np.ma.array([1.0])], r"content\[0\] is masked_array"),
         ({"a": np.array([None])}, r"content\.a is an array of object"),
         ({"a": np.zeros(2, "f4")}, r"content\.a is an array of float32"),
         ({"a": {"$array": 1}}, r"content\.a is {'\$array': 1}"),
-        ({"a": {1: 1}}, r"content\.a is {1: 1}"),
     ],
 )
 def test_what_cannot_be_stored(tmp_path, content, match):
@@ -170,11 +167,10 @@ ARRAY = '{"$array": "000.npy"}'
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        (b"", "is not a gapmf file, but empty: give one that gapmf saved"),
-        (b"alpha,beta\n1,2\n", "is not a gapmf file, but begins with b'alpha,be'"),
-        (gapmf_file("}"), "is damaged or cut short .*: restore it from a backup, or fit again"),
+        (b"", "is not a gapmf file, or is damaged .*: give one that gapmf saved"),
+        (b"alpha,beta\n1,2\n", "is not a gapmf file"),
+        (gapmf_file("}"), "damaged .*: .*restore it from a backup, or fit again"),
         (gapmf_file("1", format="other"), "damaged .*'format': 'other'"),
-        (gapmf_file("1", kind=["model"]), "damaged"),
         (gapmf_file('{"$new": 1}', version=2, kind="fit"), "9.9 in format 2, .*: upgrade"),
         (gapmf_file("1", kind="checkpoint"), "is a checkpoint, not a model: resume the fit"),
         (gapmf_file("[" * 200_000), "damaged .*recursion"),
@@ -224,12 +220,6 @@ def test_a_write_that_fails_changes_nothing(tmp_path, where):
         write(path, {"other": np.zeros(9)})
     assert list(tmp_path.iterdir()) == [path]
     assert same(read(path, "model"), SMALL)
-
-
-def test_libraries_get_a_path_with_the_suffix(tmp_path):
-    write_atomically(tmp_path / "a.npy", lambda name: np.save(name, np.arange(3)))
-    assert os.listdir(tmp_path) == ["a.npy"]
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.arange(3))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

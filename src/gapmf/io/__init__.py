@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gapmf.counts import is_frame
@@ -93,8 +92,8 @@ def read(
         A file with the names of the features, one per line; by default ``vocab.NAME.txt`` beside
         ``docword.NAME.txt``. For "text": the words to count, and no others.
     transpose : bool, default=None
-        Whether the file is features × samples. By default only a .mtx with ``features.tsv`` (or
-        ``genes.tsv``) and ``barcodes.tsv`` beside it is; these name its features and samples.
+        Whether the file is features × samples. By default only a .mtx with ``features.tsv``,
+        ``genes.tsv`` or ``barcodes.tsv`` beside it is; these name its features and samples.
     layer : str, default=None
         The layer of an .h5ad that holds the raw counts; by default they are in `X`.
     layout : {"dense", "triplets"}, default=None
@@ -155,12 +154,20 @@ def read(
     os.stat(where)  # that a file is missing comes before anything else
     if not os.path.isfile(where) and not os.path.isdir(where):  # opening a pipe may wait forever
         raise ReadError(f"{where} is a device or a pipe, and a file was expected")
-    with _library_errors(where):
+    try:
         kind = find_format(where) if format is None else check_option(format, FORMATS, "format")
         _check_options(given, where, repr(kind), FORMATS[kind].options)
         if kind == "tsv":
             given.setdefault("delimiter", "\t")
         return FORMATS[kind].reader(where, **given)
+    except (GapmfError, ImportError, FileNotFoundError, PermissionError, Warning):
+        raise
+    except Exception as error:  # on damaged files HDF5, Arrow, zlib, SciPy, … raise many kinds
+        words = str(error).strip().partition("\n")[0][:200]
+        raise ReadError(
+            f"{where} cannot be read ({type(error).__name__}: {words}): is it complete, and of "
+            "this `format`?"
+        ) from error
 
 
 def find_format(path: str) -> str:
@@ -195,18 +202,3 @@ def _check_options(given: dict[str, Any], where: str, kind: str, known: tuple[st
     for name in {"transpose", "header", "sample_names"} & given.keys():
         if not isinstance(given[name], bool):
             raise InvalidInputError(f"{name} must be True or False, but is {given[name]!r}")
-
-
-@contextmanager
-def _library_errors(path: str) -> Iterator[None]:
-    """Turn whatever the library that parses a file raises into a ReadError with its words."""
-    try:
-        yield
-    except (GapmfError, ImportError, FileNotFoundError, PermissionError, Warning):
-        raise
-    except Exception as error:  # on damaged files HDF5, Arrow, zlib, SciPy, … raise many kinds
-        words = str(error).strip().partition("\n")[0][:200]
-        raise ReadError(
-            f"{path} cannot be read ({type(error).__name__}: {words}): is it complete, and of this "
-            "`format`?"
-        ) from error

@@ -103,12 +103,6 @@ def read_parquet(path: str, **options: Any) -> Table:
     """Read a Parquet file by pandas and pyarrow."""
     import pandas as pd
 
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            ".parquet files need the package pyarrow: pip install 'gapmf[parquet]'"
-        ) from error
     with open(path, "rb") as file:  # of a path, a folder "key=value" would become a column
         frame = pd.read_parquet(file, engine="pyarrow")
     return read_frame(frame, path, **options)
@@ -183,8 +177,8 @@ class _TextTable:
             try:  # one more column shows whether a row has too many cells
                 for chunk in pd.read_csv(
                     stream, sep=self.delimiter, header=None, names=range(self.width + 1),
-                    index_col=False, dtype={self.width: str} | dtypes, na_filter=False,
-                    low_memory=False, engine="c", chunksize=n_rows or sys.maxsize,
+                    dtype={self.width: str} | dtypes, na_filter=False, low_memory=False,
+                    engine="c", chunksize=n_rows or sys.maxsize,
                 ):  # fmt: skip
                     if chunk[self.width].any():
                         raise pd.errors.ParserError
@@ -233,7 +227,9 @@ def read_delimited(
         raise ReadError(f"{path} is empty: expected a row of names, then rows of counts")
     text.titles = None if header is False else _find_titles(path, top, below, header)
     text.width = len(top[1] if text.titles is None else text.titles)
-    text.start = top[0] if text.titles is None else below[0] if below else 0
+    if (start := top if text.titles is None else below) is not None:
+        text.check_width(start)  # more cells in the first row are an index to pandas
+        text.start = start[0]
     order = _triplet_order(path, text.titles, text.width, layout)
     if order is None:
         return turned(_read_dense(text, sample_names), transpose)
@@ -276,8 +272,7 @@ def _read_dense(text: _TextTable, sample_names: bool | None) -> Table:
     if _has_names(None if titles is None else titles[0], first, sample_names):
         if text.width == 1:
             raise ReadError(
-                f"{text.path} has a single column, of names: expected columns of counts; set the "
-                "option `delimiter` if they are not separated by commas (.csv) or tabs (.tsv)"
+                f"{text.path} has a single column, of names: is the option `delimiter` right?"
             )
         return Table(counts, None if titles is None else as_names(titles[1:]), as_names(first))
     leading = _numbers(pd.Series(first, dtype=object))

@@ -15,7 +15,6 @@ from gapmf.io import table
 from gapmf.validation import shorten
 
 DOCWORD, TEXT = r"docword.*\.txt(\.gz)?", r".*\.txt(\.gz)?"  # names of files
-_SIZES = ("N, the number of documents", "F, the number of words", "NNZ, the number of entries")
 
 
 def read_uci(path: str, *, vocab: str | None = None, encoding: str = "utf-8") -> table.Table:
@@ -24,32 +23,27 @@ def read_uci(path: str, *, vocab: str | None = None, encoding: str = "utf-8") ->
     name = os.path.basename(path)
     if vocab is None and name.lower().startswith("docword"):
         vocab = table.find_beside(path, ["vocab" + name[len("docword") :].removesuffix(".gz")])
-    sizes = []
-    for number, (line, meaning) in enumerate(zip(_head(path, 3), _SIZES, strict=True), 1):
-        if not _is_size(line):
-            raise ReadError(
-                f"{path}, line {number}: expected {meaning}, alone on the line, but found "
-                f"{shorten(line)}: a UCI file begins with N, F and NNZ"
-            )
-        sizes.append(int(line))
-    features = table.read_names(vocab, sizes[1], f"features in {path}", encoding)
-    entries = table.read_entries(path, 3, sizes[:2], sizes[2])
-    return table.Table(table.to_counts(entries, f"{path}, X"), features, None)
+    head = _head(path, 3)
+    if not all(map(str.isdigit, head)):
+        raise ReadError(
+            f"{path} must begin with N, F and NNZ (the numbers of documents, of words and of "
+            f"entries), one per line, but begins with {shorten(head)}"
+        )
+    N, F, n_entries = map(int, head)
+    features = table.read_names(vocab, F, f"features in {path}", encoding)
+    counts = table.to_counts(table.read_entries(path, 3, (N, F), n_entries), f"{path}, X")
+    return table.Table(counts, features, None)
 
 
 def looks_like_uci(path: str) -> bool:
     """Tell whether each of the first three lines of a text is a number."""
-    return all(map(_is_size, _head(path, 3)))
+    return all(map(str.isdigit, _head(path, 3)))
 
 
 def _head(path: str, n_lines: int) -> list[str]:
     """Return the first lines of a text, stripped; if it has fewer, the last ones are empty."""
     lines = [line.strip() for line in islice(table.read_lines(path, errors="replace"), n_lines)]
     return lines + [""] * (n_lines - len(lines))
-
-
-def _is_size(line: str) -> bool:
-    return line.isascii() and line.isdigit() and len(line) < 19
 
 
 def read_text(

@@ -28,31 +28,19 @@ def read_market(
 ) -> Table:
     """Read a MatrixMarket file, which with the name files of 10x beside it is turned."""
     path = table.find_one(path, MATRIX, ".mtx or .mtx.gz")
-    feature_file, sample_file = _names_beside(path, transpose)
+    parts = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", os.path.basename(path), re.I | re.S)
+    prefix = "" if parts is None else parts[1]  # of all three files
+    feature_file = table.find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
+    sample_file = table.find_beside(path, [f"{prefix}barcodes.tsv"])
     if transpose is None:
-        transpose = feature_file is not None and sample_file is not None
+        transpose = feature_file is not None or sample_file is not None
     counts = to_counts(_read_matrix(path), f"{path}, X")
-    counts = table.turned(Table(counts, None, None), transpose).counts
+    counts = sp.csr_array(counts.T) if transpose else counts
     N, F = counts.shape
     column = 1 if vocab is None else None  # the columns are identifier, symbol, …
     features = table.read_names(vocab or feature_file, F, f"features in {path}", encoding, column)
     samples = table.read_names(sample_file, N, f"samples in {path}", encoding, column=0)
     return Table(counts, features, samples)
-
-
-def _names_beside(path: str, transpose: bool | None) -> tuple[str | None, str | None]:
-    """Find the files with names beside ``PREFIXmatrix.mtx``; theirs begin with PREFIX, too."""
-    parts = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", os.path.basename(path), re.I | re.S)
-    prefix = "" if parts is None else parts[1]
-    features = table.find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
-    samples = table.find_beside(path, [f"{prefix}barcodes.tsv"])
-    if transpose is None and (features is None) != (samples is None):
-        raise ReadError(
-            f"{features or samples} is beside {path}, but no "
-            f"{'features' if features is None else 'barcodes'}.tsv: with both, the matrix is "
-            "features × samples; with one, set the option `transpose`, true or false"
-        )
-    return features, samples
 
 
 def _read_matrix(path: str) -> Any:

@@ -66,10 +66,7 @@ def turned(table: Table, transpose: bool) -> Table:
 
 def as_names(names: Iterable[Any]) -> Names:
     """Return names as an array of str objects."""
-    listed = [str(name) for name in names]
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array
+    return np.array([str(name) for name in names], dtype=object)
 
 
 def to_counts(matrix: Any, name: str) -> sp.csr_array:
@@ -82,8 +79,6 @@ def to_counts(matrix: Any, name: str) -> sp.csr_array:
         return check_counts(matrix, name=name)
     except InvalidInputError as error:
         raise ReadError(str(error)) from None
-    except ValueError as error:
-        raise ReadError(f"{name} is damaged ({error})") from None
 
 
 @contextmanager
@@ -99,13 +94,10 @@ def open_text(
             yield stream
         except UnicodeDecodeError as error:
             lines = enumerate(read_lines(path, encoding, errors="replace"), 1)
-            place, what = next(
-                ((f", line {n}", shorten(line)) for n, line in lines if "\ufffd" in line),
-                ("", error),
-            )
+            number = next((number for number, line in lines if "\ufffd" in line), "?")
             raise ReadError(
-                f"{path}{place}: not {encoding}, {what}: set the option `encoding`, for example to "
-                "latin-1, or save the file as UTF-8"
+                f"{path}, line {number}: not {encoding} ({error.reason}): set the option "
+                "`encoding`, for example to latin-1, or save the file as UTF-8"
             ) from None
 
 
@@ -125,21 +117,20 @@ def read_text_lines(path: str, encoding: str) -> list[str]:
 
 
 def read_entries(
-    path: str, n_above: int, shape: Iterable[int], n_entries: int, width: int = 3
+    path: str, n_above: int, shape: tuple[int, int], n_entries: int, width: int = 3
 ) -> sp.coo_array:
     """Read lines 'row column count', from 1, below the header; of width 2, all counts are 1."""
-    N, F = shape
     numbers = read_numbers(path, n_above, n_entries, width)
     places = numbers[:, :2]
-    bad = ((places < 1) | (places > (N, F)) | (places % 1 != 0)).any(axis=1)
+    bad = ((places < 1) | (places > shape) | (places % 1 != 0)).any(axis=1)
     if bad.any():
         number, line = next(islice(_lines_below(path, n_above), int(bad.argmax()), None))
         raise ReadError(
-            f"{path}, line {number}: {shorten(line)} is not in a matrix of {N} × {F}, which the "
+            f"{path}, line {number}: {shorten(line)} is not in a matrix of {shape}, which the "
             "header announces; rows and columns are numbered from 1"
         )
     values = np.ones(len(numbers), np.int64) if width == 2 else numbers[:, 2]
-    return sp.coo_array((values, tuple(places.astype(np.int64).T - 1)), shape=(N, F))
+    return sp.coo_array((values, tuple(places.astype(np.int64).T - 1)), shape=shape)
 
 
 def read_numbers(path: str, n_above: int, n_lines: int, width: int) -> NDArray[Any]:

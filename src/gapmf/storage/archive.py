@@ -128,18 +128,14 @@ def _member(name: str) -> zipfile.ZipInfo:
 def _opened(path: FilePath) -> Iterator[zipfile.ZipFile]:
     """Open an archive; errors name the file."""
     try:
-        with open(path, "rb") as file:
-            start = file.read(40)
-            if start[30:] != b"gapmf.json":
-                what = f"but begins with {start[:8]!r}" if start else "but empty"
-                raise StorageError(f"{path} is not a gapmf file, {what}: give one that gapmf saved")
-            with zipfile.ZipFile(file) as archive:
-                yield archive
+        with zipfile.ZipFile(path) as archive:
+            yield archive
     except (StorageError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:  # zipfile, json and NumPy raise a dozen kinds on damaged bytes
         raise StorageError(
-            f"{path} is damaged or cut short ({error}): restore it from a backup, or fit again"
+            f"{path} is not a gapmf file, or is damaged ({error}): give one that gapmf saved, "
+            "restore it from a backup, or fit again"
         ) from error
 
 
