@@ -158,7 +158,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> NegativeMultinomial.from_rates(1.0, 1.0, [3.0, 1.0]).mean()
         array([3., 1.])
         """
@@ -196,7 +195,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> round(float(NegativeMultinomial(2.0, [0.5, 0.2]).logpmf([1, 0])), 4)
         -2.4079
         """
@@ -229,7 +227,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> round(float(NegativeMultinomial(2.0, [0.5, 0.2]).pmf([1, 0])), 4)
         0.09
         """
@@ -245,7 +242,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> NegativeMultinomial(2.0, [0.5, 0.25]).mean()
         array([4., 2.])
         """
@@ -261,7 +257,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> NegativeMultinomial(2.0, [0.5, 0.25]).cov()
         array([[12.,  4.],
                [ 4.,  4.]])
@@ -290,7 +285,6 @@ class NegativeMultinomial:
 
         Examples
         --------
-        >>> from gapmf import NegativeMultinomial
         >>> NegativeMultinomial(2.0, [0.5, 0.25]).rvs(3, random_state=0).shape
         (3, 2)
         """

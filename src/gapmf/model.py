@@ -164,7 +164,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> GaP([[3.0, 0.5], [1.0, 2.0]]).expected_counts()
         array([3.5, 3. ])
         """
@@ -193,7 +192,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> round(GaP([[3.0, 0.5], [1.0, 2.0]]).penalty(), 4)
         2.8622
         """
@@ -214,7 +212,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> GaP([[3.0, 0.5], [1.0, 2.0]]).rescale(2.0).beta
         array([2., 2.])
         """
@@ -236,7 +233,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[1.0, 2.0]).component(1).mean()
         array([1., 4.])
         """
@@ -306,7 +302,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> GaP([[3.0, 0.5], [1.0, 2.0]]).sample(5, random_state=0).shape
         (5, 2)
         """
@@ -342,7 +337,6 @@ class GaP:
 
         Examples
         --------
-        >>> from gapmf import GaP
         >>> GaP([[4.0], [0.0]]).smoothed([3.0, 0.0], 0.5).W.ravel().tolist()
         [3.6, 0.4]
         """

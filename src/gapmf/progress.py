@@ -11,7 +11,7 @@ import numpy as np
 from gapmf.em.history import Callback, Iteration
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 @contextmanager
@@ -22,43 +22,27 @@ def progress_bar(
     if not verbose:
         yield ()
         return
+    shown: dict[str, Any] = {"text": "", "n": 0, "value": np.nan}
     with _new_bar() as bar:
-        progress = FitProgress(bar, bar.add_task(label, total=max_iter, text="starting"))
-        progress.max_iter, progress.prune_tol = max_iter, prune_tol
-        yield (progress.show,)
-        progress.end()
+        task = bar.add_task(label, total=max_iter, text="starting")
 
+        def show(record: Iteration) -> None:
+            rank = int((record.model.shares > prune_tol).sum())
+            parts = [f"rank {rank} of {record.model.n_components}"]
+            if record.n_sweeps:
+                parts.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
+            if np.isfinite(record.log_likelihood):
+                shown["value"] = record.log_likelihood
+            if np.isfinite(shown["value"]):
+                parts.append(f"log p {shown['value']:,.1f}")
+            shown["text"], shown["n"] = " · ".join(parts), record.iteration
+            left = (max_iter - record.iteration) * record.seconds / record.iteration
+            text = f"{shown['text']} · at most {format_duration(left)} more"
+            bar.update(task, completed=record.iteration, text=text)
 
-class FitProgress:
-    """Shows where a fit is; `show` is a callback."""
-
-    max_iter: int
-    prune_tol: float
-
-    def __init__(self, bar: Progress, task: TaskID) -> None:
-        self._bar, self._task = bar, task
-        self._value, self._text, self._n_iter = np.nan, "", 0
-
-    def show(self, record: Iteration) -> None:
-        """Show an iteration."""
-        self._n_iter = record.iteration
-        if np.isfinite(record.log_likelihood):
-            self._value = record.log_likelihood
-        rank = int((record.model.shares > self.prune_tol).sum())
-        parts = [f"rank {rank} of {record.model.n_components}"]
-        if record.n_sweeps:
-            parts.append(f"{record.n_sweeps / max(record.seconds, 1e-9):,.1f} sweeps/s")
-        if np.isfinite(self._value):
-            parts.append(f"log p {self._value:,.1f}")
-        self._text = " · ".join(parts)
-        left = (self.max_iter - record.iteration) * record.seconds / record.iteration
-        text = f"{self._text} · at most {format_duration(left)} more"
-        self._bar.update(self._task, completed=record.iteration, text=text)
-
-    def end(self) -> None:
-        """Show that the fit has ended."""
-        n = self._n_iter
-        self._bar.update(self._task, total=n, completed=n, text=self._text)
+        yield (show,)
+        n = shown["n"]
+        bar.update(task, total=n, completed=n, text=shown["text"])
 
 
 def format_duration(seconds: float) -> str:

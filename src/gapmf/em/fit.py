@@ -17,6 +17,7 @@ from gapmf.em.alpha import alpha_bound_warning
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.history import HISTORY, Callback, History
 from gapmf.em.maximum import Certificate, certify
+from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress, Schedule
 from gapmf.em.search import SearchResult, search
@@ -172,56 +173,41 @@ def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -
     The kernels do not check the sizes of arrays. The chains are checked by the engine.
     """
     kept = state.monte_carlo
-    if (kept is not None) != settings.monte_carlo:
-        raise StorageError(f"{path} cannot be resumed: its state is not one of this algorithm")
-    if kept is None:
+    if kept is None and not settings.monte_carlo:
         return
-    K, n_iter = settings.alpha.size, kept.run.n_iter
-    lengths = {name: len(kept.history.get(name, ())) for name in HISTORY}
-    possible = (
-        0 <= kept.start < settings.n_init
-        and 0 <= kept.seed < 2**64
-        and 0 <= kept.chains.iteration < 2**32
-        and 0 <= n_iter <= settings.max_iter
-        and all(length == n_iter for length in lengths.values())
-        and (n_iter == 0 or kept.history["norms"].shape == (n_iter, K))
-        and (kept.run.window is None) == (kept.run.n_window == 0 or settings.schedule == "paper")
-        and _matches(kept.run.progress, settings, data.counts.shape[1])
-    )
-    arrays = [kept.run.model.W]
-    if kept.run.window is not None:
-        arrays.append(kept.run.window.c_sum)
-    if kept.run.last is not None:
-        arrays += [kept.run.last.model.W, kept.run.last.statistics.c_sum]
-    if not possible or any(not _fits(array, (data.counts.shape[1], K)) for array in arrays):
+    F, K = data.counts.shape[1], settings.alpha.size
+    if kept is None or not _is_possible(kept, settings, F):
         raise StorageError(
-            f"{path} cannot be resumed: its state is not one of a fit of {data.counts.shape[1]} "
-            f"features and {K} components"
+            f"{path} cannot be resumed: its state is not one of a fit by {settings.algorithm} of "
+            f"{F} features and {K} components"
         )
 
 
-def _matches(progress: Any, settings: Settings, n_features: int) -> bool:
-    """Return whether a schedule's progress can be one of this fit."""
-    K = settings.alpha.size
-    if settings.schedule == "paper":
-        return progress is None
-    if settings.schedule == "saem":
-        right = isinstance(progress, SaemProgress) and 1 <= progress.n_draws <= 2 * MAX_DRAWS
-        return right and (progress.mean is None or _fits(progress.mean.c_sum, (n_features, K)))
-    if not isinstance(progress, AdaptiveProgress) or progress.n_window < 1:
-        return False
-    momentum, n_draws = progress.momentum, progress.n_draws
-    right = (
-        1 <= n_draws <= 2 * MAX_DRAWS and 0 <= momentum.friction <= 1 and 0 <= momentum.floor <= 1
+def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
+    state, progress, K = kept.run, kept.run.progress, settings.alpha.size
+    arrays = [state.model.W]
+    arrays += [s.c_sum for s in (state.window, getattr(progress, "mean", None)) if s is not None]
+    if state.last is not None:
+        arrays += [state.last.model.W, state.last.statistics.c_sum]
+    momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
+    if momentum.factors is not None:
+        arrays += [momentum.factors[0], momentum.factors[1] * np.ones((F, 1))]
+    records = {"paper": type(None), "saem": SaemProgress, "adaptive": AdaptiveProgress}
+    return (
+        isinstance(progress, records[settings.schedule])
+        and 1 <= getattr(progress, "n_draws", 1) <= 2 * MAX_DRAWS
+        and getattr(progress, "n_window", 1) >= 1
+        and 0.0 <= momentum.friction <= 1.0
+        and 0.0 <= momentum.floor <= 1.0
+        and (state.window is None) == (state.n_window == 0 or settings.schedule == "paper")
+        and 0 <= kept.start < settings.n_init
+        and 0 <= kept.seed < 2**64
+        and 0 <= kept.chains.iteration < 2**32
+        and 0 <= state.n_iter <= settings.max_iter
+        and all(len(kept.history.get(name, ())) == state.n_iter for name in HISTORY)
+        and kept.history["norms"].shape[1:] == (K,)
+        and all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
     )
-    factors = momentum.factors
-    return right and (
-        factors is None or (_fits(factors[0], (n_features, K)) and _fits(factors[1], (K,)))
-    )
-
-
-def _fits(array: NDArray[Any], shape: tuple[int, ...]) -> bool:
-    return array.shape == shape and bool(np.isfinite(array).all())
 
 
 # Monte Carlo.
