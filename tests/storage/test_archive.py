@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gapmf.errors import InvalidInputError, StorageError
-from gapmf.storage import archive, check_parent_folder, read, read_header, write_atomically
+from gapmf.storage import archive, check_parent_folder, read, read_header
 
 OLD_FILES = sorted((Path(__file__).parents[1] / "data" / "0.1.0").iterdir())
 SMALL = {"W": np.arange(3.0), "names": np.array(["é"]), "x": [None, -0.0, "é", float("nan")]}
