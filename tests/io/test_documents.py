@@ -196,3 +196,10 @@ def test_bytes_that_are_not_in_the_encoding(tmp_path):
 def test_files_without_words(tmp_path, data):
     with pytest.raises(ReadError, match=r"a\.txt.*(empty vocabulary|not utf-8)"):
         read(put(tmp_path / "a.txt", data))
+
+
+def test_a_header_does_not_decide_how_much_memory_is_taken(tmp_path):
+    path = tmp_path / "docword.big.txt"
+    path.write_text("2000000000\n5\n1\n1 1 1\n")
+    with pytest.raises(ReadError, match=r"announces a matrix of \(2000000000, 5\), but has only 1"):
+        read(path)

@@ -129,6 +129,8 @@ def read_entries(
             f"{path}, line {number}: {shorten(line)} is not in a matrix of {shape}, which the "
             "header announces; rows and columns are numbered from 1"
         )
+    if max(shape) > 10**7 + 100 * n_entries:  # a matrix takes memory for each of them
+        raise ReadError(f"{path} announces a matrix of {shape}, but has only {n_entries} entries")
     values = np.ones(len(numbers), np.int64) if width == 2 else numbers[:, 2]
     return sp.coo_array((values, tuple(places.astype(np.int64).T - 1)), shape=shape)
 
