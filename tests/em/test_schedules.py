@@ -109,7 +109,7 @@ def keep_model(statistics, model):
 
 def adaptive():
     rule = StoppingRule(per_sweep=0.1, in_all=100.0)
-    return Adaptive(keep_model, rule, np.empty(0), n_components=2, sizes=False)
+    return Adaptive(keep_model, False, rule, np.empty(0), n_components=2)
 
 
 def test_windows_become_an_eighth_of_the_iterations_while_an_iteration_is_one_sweep():
@@ -161,7 +161,7 @@ def test_saem_averages_with_the_documented_steps():
     def draw(c, n):
         return Statistics(np.array([[c * n]]), np.ones(1), float(n))
 
-    schedule = Saem(note, StoppingRule(0.0, 0.0), sizes=False)
+    schedule = Saem(note, False, StoppingRule(0.0, 0.0))
     progress = schedule.start()
     for c in (3.0, 5.0):
         _, progress = schedule.step(progress, None, draw(c, 2))
@@ -176,7 +176,7 @@ def test_saem_averages_with_the_documented_steps():
 
 
 def test_saem_draws_more_only_where_it_cannot_tell():
-    schedule = Saem(keep_model, StoppingRule(0.1, 1.0), sizes=False)
+    schedule = Saem(keep_model, False, StoppingRule(0.1, 1.0))
     draw = Statistics(np.ones((1, 1)), np.ones(1), 1.0)
     progress, windows, decisions = schedule.start(), [], []
     for gained in (

@@ -273,7 +273,8 @@ def _fit_monte_carlo(
             assert history.model is not None
             best = FinishedStart(0.0, history.model, False, False, False, history.arrays(K))
     assert best is not None
-    warnings = _monte_carlo_warnings(best, settings, interrupted=interrupted)
+    n_iter = len(best.history["seconds"])
+    warnings = _warnings(settings, best, best.model, n_iter, interrupted=interrupted)
     return FitResult(best.model, best.history, best.converged, warnings, interrupted=interrupted)
 
 
@@ -337,26 +338,6 @@ def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.rando
     return GaP(W, settings.alpha, settings.beta)
 
 
-def _monte_carlo_warnings(
-    best: FinishedStart, settings: Settings, *, interrupted: bool
-) -> tuple[FitWarning, ...]:
-    n_iter = len(best.history["seconds"])
-    found = []
-    if interrupted:
-        found.append(_interruption(settings, n_iter))
-    elif settings.schedule != "paper" and not best.converged and not best.stopped:
-        found.append(_no_convergence(settings, n_iter, "raise max_iter or tol"))
-    if best.alike:
-        found.append(
-            FitWarning(
-                "all components are equal up to noise, from the symmetric starting point and "
-                f"from {MAX_RESTARTS} random restarts: one component may be enough; otherwise "
-                "try another random_state"
-            )
-        )
-    return (*found, *_alpha_at_bound(settings, best.model))
-
-
 # Exact moments.
 
 
@@ -375,53 +356,51 @@ def _fit_exact(
         fitted.model,
         found.history.arrays(settings.alpha.size),
         fitted.converged,
-        _exact_warnings(found, settings),
+        _warnings(settings, found, fitted.model, len(found.history), interrupted=found.interrupted),
         (fitted.expectation.log_likelihood, certify(expect, fitted.model, fitted.expectation)),
         found.interrupted,
     )
 
 
-def _exact_warnings(found: SearchResult, settings: Settings) -> tuple[FitWarning, ...]:
-    fitted, n_iter = found.fit, len(found.history)
-    warnings = []
-    if found.interrupted:
-        warnings.append(_interruption(settings, n_iter))
-    elif fitted.too_costly:
-        warnings.append(
-            FitWarning(
-                f"{settings.algorithm} stopped after {n_iter} iterations, at a learned alpha "
-                f"beyond which {fitted.too_costly}"
-            )
+_ALL_ALIKE = (
+    "all components are equal up to noise, from the symmetric starting point and from "
+    f"{MAX_RESTARTS} random restarts: one component may be enough; otherwise try another "
+    "random_state"
+)
+_STUCK = (
+    "the fit did not leave its symmetric starting point: all components are the same up to scale, "
+    "and others are better; try another random_state or init='random'"
+)
+
+
+def _warnings(
+    settings: Settings,
+    result: FinishedStart | SearchResult,
+    model: GaP,
+    n_iter: int,
+    *,
+    interrupted: bool,
+) -> tuple[FitWarning, ...]:
+    """Return what to warn of after a fit."""
+    stopped_early = f"{settings.algorithm} stopped after {n_iter} iterations"
+    found = []
+    if isinstance(result, FinishedStart):
+        too_costly, alike = "", _ALL_ALIKE if result.alike else ""
+        unfinished = settings.schedule != "paper" and not result.converged and not result.stopped
+    else:
+        too_costly, alike = result.fit.too_costly, _STUCK if result.stuck else ""
+        unfinished = not result.fit.converged and not result.history.stopped
+    if interrupted:
+        found.append(
+            f"{settings.algorithm} was interrupted after {n_iter} iterations: this is the model "
+            "so far"
         )
-    elif not fitted.converged and not found.history.stopped:
-        exact = settings.algorithm == "exact"
-        advice = "raise max_iter" if exact else "raise max_iter or tol"
-        warnings.append(_no_convergence(settings, n_iter, advice))
-    if found.stuck:
-        warnings.append(
-            FitWarning(
-                "the fit did not leave its symmetric starting point: all components are the same "
-                "up to scale, and others are better; try another random_state or init='random'"
-            )
-        )
-    return (*warnings, *_alpha_at_bound(settings, fitted.model))
-
-
-# Warnings of both.
-
-
-def _no_convergence(settings: Settings, n_iter: int, advice: str) -> FitWarning:
-    return FitWarning(
-        f"{settings.algorithm} stopped after {n_iter} iterations before it converged: {advice}"
-    )
-
-
-def _interruption(settings: Settings, n_iter: int) -> FitWarning:
-    return FitWarning(
-        f"{settings.algorithm} was interrupted after {n_iter} iterations: this is the model so far"
-    )
-
-
-def _alpha_at_bound(settings: Settings, model: GaP) -> tuple[FitWarning, ...]:
-    message = alpha_bound_warning(model) if settings.learn_alpha else None
-    return () if message is None else (FitWarning(message, UserWarning),)
+    elif too_costly:
+        found.append(f"{stopped_early}, at a learned alpha beyond which {too_costly}")
+    elif unfinished:
+        advice = "raise max_iter" + (" or tol" if settings.algorithm != "exact" else "")
+        found.append(f"{stopped_early} before it converged: {advice}")
+    found += [alike] if alike else []
+    warnings = tuple(FitWarning(message) for message in found)
+    at_bound = alpha_bound_warning(model) if settings.learn_alpha else None
+    return warnings if at_bound is None else (*warnings, FitWarning(at_bound, UserWarning))

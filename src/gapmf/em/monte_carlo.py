@@ -147,9 +147,10 @@ def make_schedule(settings: Settings, engine: Engine) -> Schedule:
     if settings.schedule == "paper":
         # MCEM-H needs H alone, so its C is an expectation by definition.
         expectations = settings.algorithm == "mcem-h"
-        return Paper(m_step, Sweeps(settings.n_draws, settings.n_burn_in, expectations, sizes))
+        fixed = Sweeps(settings.n_draws, settings.n_burn_in, expectations, sizes)
+        return Paper(m_step, sizes, fixed)
     if settings.schedule == "saem":
-        return Saem(m_step, _stopping_rule(settings, engine), sizes)
+        return Saem(m_step, sizes, _stopping_rule(settings, engine))
     return adaptive_schedule(settings, engine)
 
 
@@ -158,10 +159,10 @@ def adaptive_schedule(settings: Settings, engine: Engine) -> Adaptive:
     keeps_means = settings.algorithm == "mcem-c"
     return Adaptive(
         m_step_for(settings.algorithm, settings.learn_alpha),
+        settings.learn_alpha is not None,
         _stopping_rule(settings, engine),
         mean_counts=engine.totals / engine.n_samples if keeps_means else np.empty(0),
         n_components=settings.alpha.size,
-        sizes=settings.learn_alpha is not None,
     )
 
 

@@ -8,10 +8,11 @@ No decision reads a clock.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from gapmf.em.gain import Gain
 from gapmf.em.momentum import Momentum
@@ -52,24 +53,35 @@ class Decision(Enum):
     STOP = auto()
 
 
-class Schedule(Protocol):
+@dataclass(frozen=True)
+class Schedule(ABC):
     """What a run asks of its schedule. `progress` is the schedule's own record."""
 
+    m_step: MStep
+    sizes: bool
+    """Whether the M-step needs the histogram of L."""
+
+    @abstractmethod
     def start(self) -> Any:
         """Return the progress at the beginning of a run."""
 
     def sweeps(self, progress: Any) -> Sweeps:
         """Return what the next E-step does."""
+        return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
+    @abstractmethod
     def window_length(self, progress: Any) -> int | None:
         """Return the iterations of the present window; None for one without end."""
 
+    @abstractmethod
     def step(self, progress: Any, model: GaP, statistics: Statistics) -> tuple[GaP, Any]:
         """Return the next model, from an E-step at this one, and the new progress."""
 
     def averaged_model(self, model: GaP, window: Statistics) -> GaP:
         """Return the model that a window came to, from its last model and all its statistics."""
+        return model
 
+    @abstractmethod
     def decide(self, progress: Any, gained: Gain) -> tuple[Decision, Any]:
         """Return how to go on after a window, and the new progress."""
 
@@ -80,10 +92,9 @@ def is_unclear(gained: Gain) -> bool:
 
 
 @dataclass(frozen=True)
-class Paper:
+class Paper(Schedule):
     """The paper's schedule: the same sweeps in every iteration, and no stopping rule."""
 
-    m_step: MStep
     fixed_sweeps: Sweeps
 
     def start(self) -> None:
@@ -99,10 +110,6 @@ class Paper:
     def step(self, progress: None, model: GaP, statistics: Statistics) -> tuple[GaP, None]:
         """Return the next model."""
         return self.m_step(statistics, model), None
-
-    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
-        """Return the last model."""
-        return model
 
     def decide(self, progress: None, gained: Gain) -> tuple[Decision, None]:
         """Return that the run goes on."""
@@ -130,7 +137,7 @@ class AdaptiveProgress:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Schedule):
     """One sweep per iteration, with momentum, for as long as distance limits the progress.
 
     Meanwhile a window is an eighth of the iterations so far. The draws that judge a window come
@@ -143,21 +150,14 @@ class Adaptive:
     rule has to be met once more.
     """
 
-    m_step: MStep
     stopping: StoppingRule
     mean_counts: Array
     """(F,): EM-C's invariant, see `Momentum.step`; empty for the other algorithms."""
     n_components: int
-    sizes: bool
-    """Whether the M-step needs the histogram of L."""
 
     def start(self) -> AdaptiveProgress:
         """Return the progress at the beginning of a run."""
         return AdaptiveProgress(Momentum(0.25, 0.01 / self.n_components))
-
-    def sweeps(self, progress: AdaptiveProgress) -> Sweeps:
-        """Return what the next E-step does."""
-        return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
     def window_length(self, progress: AdaptiveProgress) -> int:
         """Return the iterations of the present window."""
@@ -214,7 +214,7 @@ class SaemProgress:
 
 
 @dataclass(frozen=True)
-class Saem:
+class Saem(Schedule):
     """Stochastic approximation EM: statistics are averaged from iteration to iteration.
 
     s̄ ← s̄ + γ (s − s̄). At first γ = 1, so there is no memory, and an iteration has one sweep.
@@ -225,18 +225,11 @@ class Saem:
     steps gain little anywhere.
     """
 
-    m_step: MStep
     stopping: StoppingRule
-    sizes: bool
-    """Whether the M-step needs the histogram of L."""
 
     def start(self) -> SaemProgress:
         """Return the progress at the beginning of a run."""
         return SaemProgress()
-
-    def sweeps(self, progress: SaemProgress) -> Sweeps:
-        """Return what the next E-step does."""
-        return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
     def window_length(self, progress: SaemProgress) -> int:
         """Return the iterations of a window."""
@@ -253,10 +246,6 @@ class Saem:
             progress, mean=mean, j=progress.j + 1, effective_sweeps=progress.effective_sweeps + size
         )
         return self.m_step(mean, model), progress
-
-    def averaged_model(self, model: GaP, window: Statistics) -> GaP:
-        """Return the last model of the window: it is an average already."""
-        return model
 
     def decide(self, progress: SaemProgress, gained: Gain) -> tuple[Decision, SaemProgress]:
         """Return how to go on after a window, and the new progress."""
