@@ -134,7 +134,7 @@ def draw(outcome: Outcome) -> Any:
 RACE = Experiment(
     "log-likelihood against time, NIPS, K = 10",
     Config(),
-    Config(QUICK, max_iter=120, max_sweeps=1500, growth=40.0),
+    Config(QUICK, max_iter=120, max_sweeps=1500, growth=1000.0),
     run,
     draw,
     needs_nips=True,
