@@ -213,15 +213,6 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
 # Monte Carlo.
 
 
-class _Prepared(NamedTuple):
-    """A start that is ready to run."""
-
-    seed: int
-    engine: LocalEngine
-    schedule: Schedule
-    state: RunState
-
-
 def _fit_monte_carlo(
     counts: sp.csr_array,
     settings: Settings,
@@ -284,17 +275,17 @@ def _prepare(
     rng: np.random.Generator,
     n_jobs: int | None,
     resumed: MonteCarloState | None,
-) -> _Prepared:
-    """Load the counts into an engine, for a new start or for one that is resumed."""
+) -> tuple[int, LocalEngine, Schedule, RunState]:
+    """Load the counts into an engine, with a seed, for a new start or a resumed one."""
     engine = LocalEngine(n_jobs)
     if resumed is not None:
         engine.load(counts, resumed.seed).state = resumed.chains
-        return _Prepared(resumed.seed, engine, make_schedule(settings, engine), resumed.run)
+        return resumed.seed, engine, make_schedule(settings, engine), resumed.run
     seed = int(rng.integers(2**64, dtype=np.uint64))
     engine.load(counts, seed)
     schedule = make_schedule(settings, engine)
     state = RunState(first_model(settings, engine, rng), schedule.start())
-    return _Prepared(seed, engine, schedule, state)
+    return seed, engine, schedule, state
 
 
 def run_with_restarts(

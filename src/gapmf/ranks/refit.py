@@ -28,19 +28,7 @@ def monte_carlo_error(ll: LogLikelihood) -> float:
 
 
 class Refit:
-    """Short fits to one data set, each started from a given model.
-
-    Parameters
-    ----------
-    counts : csr_array of int64 of shape (n_samples, n_features)
-        Counts, checked.
-    settings : Settings
-        Settings of the fits.
-    n_jobs : int or None
-        Number of threads.
-    seed : int
-        Random seed of all fits.
-    """
+    """Short fits to one data set, each started from a given model; all draws follow from `seed`."""
 
     def __init__(
         self, counts: sp.csr_array, settings: Settings, n_jobs: int | None, seed: int
