@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
+from scipy.special import gammaln
 
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.kernels import token_smc as kernel
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood import smc
 from gapmf.likelihood.exact import scaled_probabilities
 
 
@@ -28,7 +27,7 @@ def estimates(model, v, n_runs, n_particles, guide=0.0, seed=0):
         np.arange(n_runs, dtype=np.uint64), at, values, variances,
     )  # fmt: skip
     exact = log_marginal_likelihood(v[None], model).total
-    constant = smc._constants(smc.take_block(sp.csr_array(v[None]), np.array([0])), log_scale)
+    constant = counts @ log_scale - gammaln(counts + 1.0).sum()
     constant -= model.alpha @ np.log1p(model.column_norms / model.beta)
     return np.exp(values + constant - exact), variances
 
