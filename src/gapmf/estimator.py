@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
@@ -372,12 +373,11 @@ class GammaPoissonMF(
         resumed: MonteCarloState | None = None,
     ) -> Self:
         """Run the fit, store its result, and warn."""
-        label, prune_tol = settings.algorithm, self.prune_tol
         bar = progress_bar(
             check_verbose(self.verbose),
-            label=label,
+            label=settings.algorithm,
             max_iter=settings.max_iter,
-            prune_tol=prune_tol,
+            prune_tol=self.prune_tol,
         )
         with bar as shown:
             result = em_fit.fit(
@@ -899,7 +899,11 @@ class GammaPoissonMF(
         """
         check_is_fitted(self, "model_")
         parameters = self.get_params(deep=False)
-        persistence.write_model(path, parameters, self._fitted, version=gapmf.__version__)
+        # Names may have been set after the fit, as the command line does.
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else np.asarray(names).astype(str)
+        fitted = dataclasses.replace(self._fitted, feature_names_in_=names)
+        persistence.write_model(path, parameters, fitted, version=gapmf.__version__)
 
     @classmethod
     def load(cls, path: Any) -> Self:

@@ -103,7 +103,7 @@ def test_smoothing_can_be_asked_for_later(folder):
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_in_an_exact_fit_on_one_thread(folder):
     """Numba hides an interruption that comes while it looks for a kernel."""
-    gapmf("simulate", "-o", "big.csv", "-n", 300, "-f", 6, "-k", 3, "--counts", 60)
+    gapmf("simulate", "-o", "big.csv", "-n", 4000, "-f", 6, "-k", 3, "--counts", 60)
     fit = ("fit", "big.csv", "-k", "3", "-o", "big.gapmf", "--algorithm", "exact", "--jobs", "1")
     process = subprocess.Popen([commands.GAPMF, *fit], stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
@@ -122,7 +122,10 @@ def test_triplets_by_other_names(folder):
     done = gapmf("fit", "plays.csv", "-k", 1, "-o", "p.gapmf", "--max-iter", 2)
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
-    assert "the option `layout`" in gapmf("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", code=1).stderr
+    assert (
+        "set the options `layout`"
+        in gapmf("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", code=1).stderr
+    )
 
 
 def test_a_missing_file(folder):

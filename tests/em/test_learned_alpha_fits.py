@@ -57,7 +57,7 @@ def test_a_law_of_sizes_that_takes_too_long_is_refused_first():
 @pytest.mark.parametrize("algorithm", ["exact", "em-c"])
 def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, algorithm):
     """Less than Poisson varies, so that α grows without end: E-steps beyond some α are refused."""
-    evaluate = ExactExpectation.__call__
+    evaluate = ExactExpectation.e_step
 
     def limited(self, model):
         if model.alpha.max() > dearest:
@@ -65,7 +65,7 @@ def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, a
         return evaluate(self, model)
 
     X = np.random.default_rng(0).binomial([16, 6], 0.5, (30, 2))
-    monkeypatch.setattr(ExactExpectation, "__call__", limited)
+    monkeypatch.setattr(ExactExpectation, "e_step", limited)
     est = GammaPoissonMF(2, algorithm=algorithm, learn_alpha=True, max_iter=3000, random_state=0)
     with pytest.warns(ConvergenceWarning, match="beyond which an E-step would take a year"):
         est.fit(X)
@@ -82,7 +82,7 @@ def test_a_trial_that_costs_too_much_does_not_end_a_fit(monkeypatch):
     est = GammaPoissonMF(2, algorithm="exact", learn_alpha=True, random_state=0)
     free = est.fit(X)
     top, dearest = free.log_likelihood_, 1.2 * free.alpha_.max()
-    evaluate, refused = ExactExpectation.__call__, []
+    evaluate, refused = ExactExpectation.e_step, []
 
     def limited(self, model):
         if model.alpha.max() > dearest:
@@ -90,7 +90,7 @@ def test_a_trial_that_costs_too_much_does_not_end_a_fit(monkeypatch):
             raise TooCostlyError("an E-step would take a year")
         return evaluate(self, model)
 
-    monkeypatch.setattr(ExactExpectation, "__call__", limited)
+    monkeypatch.setattr(ExactExpectation, "e_step", limited)
     est.fit(X)
     assert refused
     assert est.converged_
