@@ -19,7 +19,7 @@ _EXPORTS = {
     "log_marginal_likelihood": "gapmf.likelihood.marginal",
     "split_marginal_cost": "gapmf.likelihood.marginal",
     "count_admissible": "gapmf.likelihood.planning",
-    "posterior_moments": "gapmf.likelihood.posterior",
+    "posterior_moments": "gapmf.likelihood.moments",
     "posterior_activations": "gapmf.likelihood.posterior",
     "perplexity": "gapmf.likelihood.predictive",
     "document_completion": "gapmf.likelihood.predictive",
@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
     from gapmf.likelihood.planning import count_admissible
-    from gapmf.likelihood.posterior import posterior_activations, posterior_moments
+    from gapmf.likelihood.moments import posterior_moments
+    from gapmf.likelihood.posterior import posterior_activations
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank

@@ -17,6 +17,16 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Local = TypeVar("Local")
 
+Progress = Callable[[float], None]
+"""Called now and then, in the main thread, with the part of the work that is done: 0 to 1."""
+
+
+def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
+    """Return the progress of a step that takes a call from `start` to `end`."""
+    if progress is None:
+        return None
+    return lambda done: progress(start + (end - start) * done)
+
 
 def check_n_jobs(n_jobs: Any) -> int:
     """Return the number of threads for `n_jobs`, which has scikit-learn's meaning."""
@@ -33,6 +43,7 @@ def map_reduce(
     tasks: Sequence[Task],
     new_local: Callable[[], Local],
     n_jobs: int | None,
+    progress: Progress | None = None,
 ) -> list[Local]:
     """Run all tasks in threads and return one accumulator per thread.
 
@@ -41,7 +52,11 @@ def map_reduce(
     """
     waiting = deque(tasks)
 
-    def worker() -> Local:
+    def tell() -> None:
+        if progress is not None:
+            progress(1.0 - len(waiting) / max(len(tasks), 1))
+
+    def worker(alone: bool = False) -> Local:
         local = new_local()
         try:
             while True:
@@ -50,19 +65,22 @@ def map_reduce(
                 except IndexError:
                     return local
                 work(task, local)
+                if alone:
+                    tell()
         finally:
             waiting.clear()
 
     n_threads = max(1, min(check_n_jobs(n_jobs), len(tasks)))
     if n_threads == 1:
         with _unwrap_keyboard_interrupt():
-            return [worker()]
+            return [worker(alone=True)]
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             futures = [pool.submit(worker) for _ in range(n_threads)]
             # Wake up regularly: only the main thread handles signals.
             while wait(futures, timeout=0.1).not_done:
-                pass
+                tell()
+            tell()
             return [future.result() for future in futures]
         finally:
             waiting.clear()
@@ -83,7 +101,10 @@ def _unwrap_keyboard_interrupt() -> Iterator[None]:
 
 
 def for_each(
-    work: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
+    work: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    n_jobs: int | None,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """Return [work(task) for task in tasks], computed in threads; kernels release the GIL."""
     results: dict[int, Result] = {}
@@ -91,5 +112,5 @@ def for_each(
     def keep(i: int, _: None) -> None:
         results[i] = work(tasks[i])
 
-    map_reduce(keep, range(len(tasks)), lambda: None, n_jobs)
+    map_reduce(keep, range(len(tasks)), lambda: None, n_jobs, progress)
     return [results[i] for i in range(len(tasks))]

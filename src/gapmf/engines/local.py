@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gapmf.csr import sum_entries
 from gapmf.engines.base import State, Statistics, Sweeps
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.dictionary import balance_rows, scale_rows
+from gapmf.kernels.dictionary import balance_rows, make_weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import (
-    AT_ONCE,
+    LARGEST,
     ByFeature,
     Deferred,
     EStepPlan,
@@ -96,7 +96,6 @@ def to_statistics(
     )
 
 
-LARGEST = 128  # counts above are drawn by conditional binomials, not token by token
 BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
 BLOCKS_PER_THREAD = 24  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
@@ -119,16 +118,6 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
             f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0: "
             "the counts have probability 0"
         )
-
-
-def weigh(model: GaP) -> Weights:
-    """Return the model in the kernel's form: rows scaled to a maximum of 1, padded, in float32."""
-    F, K = model.W.shape
-    rate = model.column_norms + model.beta
-    rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
-    scale_rows(model.W, rate, rows)
-    log_first = np.log(model.alpha) + np.log(rate) - np.log(model.beta)
-    return Weights(rows.ravel(), model.alpha, np.exp(log_first - log_first.max()))
 
 
 def entries_by_feature(X: sp.csr_array) -> ByFeature:
@@ -244,7 +233,7 @@ class LocalEngine:
                 f"the chains have {L.shape[1]} components, but the model has {K}"
             )
         new_L = np.empty_like(L)
-        weights = weigh(model)
+        weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
         iteration = self._state.iteration
         plan = EStepPlan(
             seed=self._seed,

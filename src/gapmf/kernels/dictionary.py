@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.kernels.gibbs_layout import AT_ONCE, Weights
 from gapmf.kernels.jit import kernel
 
 
@@ -17,6 +21,21 @@ def scale_rows(W, rate, out):
         if top > 0.0:
             for k in range(W.shape[1]):
                 out[f, k] = W[f, k] / rate[k] / top
+
+
+def make_weights(
+    W: NDArray[np.float64],
+    norms: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+    beta: NDArray[np.float64],
+) -> Weights:
+    """Return a model in the sampler's form: rows scaled to a maximum of 1, padded, in float32."""
+    F, K = W.shape
+    rate = norms + beta
+    rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
+    scale_rows(W, rate, rows)
+    log_first = np.log(alpha) + np.log(rate) - np.log(beta)
+    return Weights(rows.ravel(), alpha, np.exp(log_first - log_first.max()))
 
 
 @kernel()

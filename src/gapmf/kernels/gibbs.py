@@ -265,7 +265,8 @@ def draw_allocations(
 ):
     """c_f ~ Mult(v_f, w_f ∘ h / [Wh]_f), of which `sizes` keep L_k = Σ_f c_fk: Eq. 39.
 
-    With slot ≥ 0 the sweep is accumulated, in that slot of the batch.
+    With slot ≥ 0 the sweep is accumulated, in that slot of the batch. Return the number of lanes
+    whose total underflows.
     """
     tile, total, cum, token = workspace.tile, workspace.total, workspace.cum, workspace.token
     h, reach = workspace.h, workspace.reach
@@ -299,6 +300,7 @@ def draw_allocations(
         draw_large_counts(
             n, slot, large, weights, scales, workspace, index, at, beyond, sizes, sums
         )
+    return n_below
 
 
 @inner()

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from gapmf.kernels.jit import inner
 
 
+LARGEST = 128  # counts above are drawn by conditional binomials, not token by token
+
+
 class Lanes(NamedTuple):
     """The tokens of all samples. Lanes of sample n are start[n] to start[n + 1]."""
 

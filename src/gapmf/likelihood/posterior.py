@@ -1,166 +1,51 @@
-"""The posterior of activations and components given the counts.
+"""The posterior of the activations given the counts: means, deviations, quantiles and draws.
 
-Exact moments: let h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent
-and s ~ Gamma(A + |v|, 1). So all moments follow from posterior means of functions of θ. These are
-ratios of integrals of polynomials, which the quadrature of the likelihood computes exactly.
-
-Otherwise, draws of L from Gibbs chains give E[h_k | v] = E[α_k + L_k | v] / (S_k + β_k) and
+Means are exact where quadrature is cheap. Otherwise, Gibbs chains give E[L_k | v], and
+E[h_k | v] = (α_k + E[L_k | v]) / (S_k + β_k). Draws of L give
 Var[h_k | v] = (E[α_k + L_k | v] + Var[L_k | v]) / (S_k + β_k)².
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
-from gapmf.csr import distinct_rows, sum_entries
+from gapmf.csr import distinct_rows
 from gapmf.errors import InvalidInputError
-from gapmf.kernels import quadrature_sums as kernel
 from gapmf.likelihood import planning
-from gapmf.likelihood.exact import scaled_probabilities
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
-from gapmf.likelihood.planning import QuadratureBlock, check_support, plan_quadrature
+from gapmf.likelihood.moments import posterior_moments
+from gapmf.likelihood.planning import check_support
 from gapmf.likelihood.sample import (
     ACTIVATIONS,
+    Sample,
     log_gamma,
     max_particles,
     sample_of_row,
     stream_keys,
 )
+from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP, check_model
-from gapmf.parallel import check_n_jobs, for_each
-from gapmf.types import Array
-from gapmf.validation import check_random_state, check_whole
+from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
+from gapmf.types import Array, Index
+from gapmf.validation import check_number, check_random_state, check_whole
 
 EXACT_COST = 1e6  # operations per sample up to which moments are exact: a millisecond
 MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
+MAX_DRAWS = 1024  # per sample, that can be asked for
+QUANTILE_DRAWS = 512  # that quantiles and deviations come from, if no more are asked for
+_MAX_HELD = 1 << 25  # numbers of draws that are held at once
 
-# Numbers of chains to try while their means disagree. Longer chains would stay in the mode in
-# which they start.
+# The careful way: numbers of chains to try while their means disagree. Longer chains would stay in
+# the mode in which they start.
 CHAINS = (N_CHAINS, 4 * N_CHAINS, 16 * N_CHAINS, 64 * N_CHAINS)
-N_DRAWS = 16 * N_CHAINS  # minimum; with more chains, each gives fewer draws
-TARGET_ERROR = 0.005  # relative error of a sample's means at which chains suffice
+CAREFUL_ERROR = 0.005  # relative error of a sample's means at which chains suffice
 LARGEST_RELIABLE = 0.02  # largest reliable relative error
-
-
-@dataclass(frozen=True)
-class PosteriorMoments:
-    """Exact moments of the posterior p(h_n, c_n | v_n) of each sample.
-
-    Attributes
-    ----------
-    h : ndarray of shape (n_samples, n_components)
-        Mean activations E[h_kn | v_n].
-    h_second : ndarray of shape (n_samples, n_components, n_components)
-        Second moments E[h_kn h_ln | v_n].
-    L : ndarray of shape (n_samples, n_components)
-        Mean component sizes E[L_kn | v_n].
-    counts : csr_array of int64 of shape (n_samples, n_features)
-        The counts in canonical form. Their stored entries are the rows of `c`.
-    c : ndarray of shape (counts.nnz, n_components)
-        Mean components E[c_fkn | v_n] for every stored count v_fn.
-    """
-
-    h: Array
-    h_second: Array
-    L: Array
-    counts: sp.csr_array
-    c: Array
-
-    @property
-    def h_variance(self) -> Array:
-        """Variances Var[h_kn | v_n], of shape (n_samples, n_components)."""
-        return np.asarray(np.einsum("nkk->nk", self.h_second) - self.h**2)
-
-
-def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> PosteriorMoments:
-    """Compute exact posterior moments of activations and components.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Counts.
-    model : GaP
-        The model.
-    n_jobs : int or None, default=None
-        Number of threads, with scikit-learn's meaning. The result does not depend on it.
-
-    Returns
-    -------
-    PosteriorMoments
-        Moments of each sample.
-
-    Raises
-    ------
-    TooCostlyError
-        If the number of components or the counts are too large for exact moments.
-
-    See Also
-    --------
-    posterior_activations : Compute means, deviations and quantiles for models of any size.
-
-    Examples
-    --------
-    >>> from gapmf import GaP, posterior_moments
-    >>> moments = posterior_moments([[4, 1], [0, 0]], GaP([[3.0, 0.5], [1.0, 2.0]]))
-    >>> moments.L.sum(axis=1).round(12)
-    array([5., 0.])
-    """
-    check_model(model)
-    counts = check_counts(X, n_features=model.n_features)
-    check_n_jobs(n_jobs)
-    first, inverse = distinct_rows(counts)
-    rows = counts[first]
-    N, K = rows.shape[0], model.n_components
-    check_support(rows, model.W)
-    works = plan_quadrature(
-        rows, model.W, model.alpha, "exact posterior moments", planning.MAX_COST, extra_degree=2
-    )
-
-    # Impossible columns of a sample keep their prior, updated by a count of zero.
-    rate = model.beta + model.column_norms
-    h = np.tile(model.alpha / rate, (N, 1))
-    second = h[:, :, None] * h[:, None, :]
-    np.einsum("nkk->nk", second)[:] += model.alpha / rate**2
-    c = np.zeros((rows.nnz, K))
-
-    def compute(work: QuadratureBlock) -> tuple[Array, Array, Array]:
-        block, columns = work.block, work.columns
-        # c depends on p θ_k / (Pθ)_f only, where the scale of a row cancels
-        p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate[columns])
-        theta, theta2, ratio = kernel.moments(
-            block.indptr, block.indices, block.counts, p, *work.rule
-        )
-        return theta, theta2, block.counts[:, None] * p[block.indices] * ratio
-
-    for work, (theta, theta2, c_block) in zip(works, for_each(compute, works, n_jobs), strict=True):
-        members, columns = work.members, work.columns
-        shape = (model.alpha[columns].sum() + np.asarray(rows[members].sum(axis=1)))[:, None]
-        mean = shape * theta / rate[columns]
-        cross = h[members]
-        cross[:, columns] = mean
-        both = cross[:, :, None] * cross[:, None, :]
-        np.einsum("nkk->nk", both)[:] += model.alpha / rate**2  # for impossible columns
-        place = np.ix_(np.arange(members.size), columns, columns)
-        scale = np.outer(rate[columns], rate[columns])
-        both[place] = (shape * (shape + 1))[:, :, None] * theta2 / scale
-        h[members], second[members] = cross, both
-        c[np.ix_(_entries(rows, members), columns)] = c_block
-    L = np.stack([sum_entries(rows.indptr, c[:, k]) for k in range(K)], axis=1)
-    back = _entries(rows, inverse)
-    return PosteriorMoments(h[inverse], second[inverse], L[inverse], counts, c[back])
-
-
-def _entries(rows: sp.csr_array, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions of the stored entries of the given rows, row by row."""
-    size = np.diff(rows.indptr)[members]
-    start = np.repeat(rows.indptr[members] - np.concatenate([[0], np.cumsum(size)[:-1]]), size)
-    return np.asarray(start + np.arange(size.sum()), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,25 +57,29 @@ class Posterior:
     mean : ndarray of shape (n_samples, n_components)
         Posterior means.
     std : ndarray of shape (n_samples, n_components)
-        Posterior standard deviations.
+        Posterior standard deviations: exact where `mean` is, else from draws; nan if neither
+        quantiles nor draws were requested.
     quantiles : ndarray of shape (n_quantiles, n_samples, n_components)
         Posterior quantiles, in the requested order; always computed from draws.
     draws : ndarray of shape (n_draws, n_samples, n_components) or None
         Posterior draws, if requested.
+    sizes : ndarray of shape (n_samples, n_components)
+        Posterior means of the component sizes: the counts of a sample by component.
     exact : ndarray of bool of shape (n_samples,)
-        Where `mean` and `std` are exact. Elsewhere they are means over Gibbs chains; samples
-        whose chains disagree by more than 0.5 % get up to 64 times as many chains.
+        Where `mean` is exact.
     error : ndarray of shape (n_samples,)
-        Standard error of the vector of a sample's means relative to its length; 0 where exact.
+        Error of the vector of a sample's means relative to its length, as measured from its
+        chains (two standard errors; one if `careful`); 0 where exact.
     reliable : ndarray of bool of shape (n_samples,)
-        False where the error exceeds 2 %, or where all chains may have missed a component with
-        a very small α.
+        False where the chains still disagree by more than `precision` after all sweeps: they may
+        be in different modes.
     """
 
     mean: Array
     std: Array
     quantiles: Array
     draws: Array | None
+    sizes: Array
     exact: NDArray[np.bool_]
     error: Array
     reliable: NDArray[np.bool_]
@@ -204,10 +93,13 @@ def posterior_activations(
     X: Any,
     model: GaP,
     *,
+    precision: float = 0.05,
     quantiles: Any = (0.05, 0.95),
     n_draws: int = 0,
+    careful: bool = False,
     random_state: Any = None,
     n_jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Posterior:
     """Compute posterior means, standard deviations and quantiles of the activations.
 
@@ -217,15 +109,24 @@ def posterior_activations(
         Counts.
     model : GaP
         The model.
+    precision : float, default=0.05
+        Largest error of a sample's means, relative to the length of their vector. Samples whose
+        chains disagree by more get more sweeps.
     quantiles : sequence of float, default=(0.05, 0.95)
         Levels of the quantiles, between 0 and 1.
     n_draws : int, default=0
         Number of posterior draws to return, at most 1024.
+    careful : bool, default=False
+        Whether to use many short chains, started from guided passes over the tokens, until the
+        error is 0.5 %. `precision` is then ignored. This takes about a hundred times as long. It
+        is for a very small α, where a few long chains may not move between modes.
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness. The result of a sample depends on it and on the counts of this
         sample alone.
     n_jobs : int or None, default=None
         Number of threads, with scikit-learn's meaning. The result does not depend on it.
+    progress : callable, default=None
+        Called now and then with the part of the work that is done, from 0 to 1.
 
     Returns
     -------
@@ -240,7 +141,7 @@ def posterior_activations(
     Notes
     -----
     Moments are exact where quadrature takes less than a millisecond per sample. Otherwise they
-    are means over the Gibbs sampler of [1]_, started from guided passes over the tokens.
+    are means over four chains of the Gibbs sampler of [1]_ that start apart.
 
     References
     ----------
@@ -258,51 +159,105 @@ def posterior_activations(
     check_model(model)
     counts = check_counts(X, n_features=model.n_features)
     check_n_jobs(n_jobs)
+    precision = check_number(precision, "precision", above=0.0)
     levels = _check_quantiles(quantiles)
     n_draws = check_whole(n_draws, "n_draws", 0)
-    if n_draws > N_DRAWS:
-        raise InvalidInputError(f"n_draws is {n_draws}, but must be at most {N_DRAWS}")
+    if n_draws > MAX_DRAWS:
+        raise InvalidInputError(f"n_draws is {n_draws}, but must be at most {MAX_DRAWS}")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     check_support(counts, model.W)
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     N, K = rows.shape[0], model.n_components
+    rate = model.column_norms + model.beta
     exact = _is_cheap(rows, model)
-    mean, variance = np.empty((2, N, K))
-    cheap = np.flatnonzero(exact)
-    at_once = max(MAX_MOMENTS // K**2, 1)
-    for some in np.split(cheap, np.arange(at_once, cheap.size, at_once)):
-        if some.size:
-            moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
-            mean[some], variance[some] = moments.h, moments.h_variance
-    drawn = np.arange(N) if levels.size or n_draws else np.flatnonzero(~exact)
+    sizes, error, reliable = np.zeros((N, K)), np.zeros(N), np.ones(N, dtype=bool)
+    std = np.full((N, K), np.nan)
+    for some in _pieces(np.flatnonzero(exact), K * K, MAX_MOMENTS):
+        moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
+        sizes[some], std[some] = moments.L, np.sqrt(moments.h_variance)
+    wanted = max(n_draws, QUANTILE_DRAWS) if levels.size or n_draws else 0
     quantile_values = np.empty((levels.size, N, K))
     draws = np.empty((n_draws, N, K)) if n_draws else None
-    rate = model.column_norms + model.beta
-    error, reliable = np.zeros(N), np.ones(N, dtype=bool)
-
-    def work(n: int) -> None:
-        shapes, found_error, sure, rng = _shapes(rows, n, model, seed)
-        if not exact[n]:
-            error[n], reliable[n] = found_error, sure
-            mean[n] = shapes.mean(axis=0) / rate
-            variance[n] = (shapes.mean(axis=0) + shapes.var(axis=0)) / rate**2
-        if levels.size or draws is not None:
-            h = np.exp(log_gamma(shapes, rng)) / rate
-            quantile_values[:, n] = np.quantile(h, levels, axis=0)
+    left = np.arange(N) if wanted else np.flatnonzero(~exact)
+    done = 0
+    for some in _pieces(left, K * max(wanted, 1), _MAX_HELD):
+        part = part_of(progress, done / left.size, (done + some.size) / left.size)
+        done += some.size
+        draw = _draw_carefully if careful else _draw
+        found = draw(rows[some], model, seed, precision, wanted, n_jobs, part)
+        estimated = some[~exact[some]]
+        own = ~exact[some]
+        sizes[estimated], error[estimated] = found.mean[own], found.error[own]
+        reliable[estimated] = found.reliable[own]
+        if wanted:
+            h, variance = _draw_activations(rows, some, model, seed, found.draws)
+            std[estimated] = np.sqrt(variance[own])
+            quantile_values[:, some] = np.quantile(h, levels, axis=0)
             if draws is not None:
-                draws[:, n] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
-
-    for_each(work, drawn.tolist(), n_jobs)
+                draws[:, some] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
     return Posterior(
-        mean=mean[inverse],
-        std=np.sqrt(variance[inverse]),
+        mean=((model.alpha + sizes) / rate)[inverse],
+        std=std[inverse],
         quantiles=quantile_values[:, inverse],
         draws=None if draws is None else draws[:, inverse],
+        sizes=sizes[inverse],
         exact=exact[inverse],
         error=error[inverse],
         reliable=reliable[inverse],
     )
+
+
+class _Drawn(NamedTuple):
+    """Component sizes of N samples, from chains."""
+
+    mean: Array  # (N, K): E[L | v]
+    error: Array  # (N,)
+    reliable: NDArray[np.bool_]  # (N,)
+    draws: NDArray[Any]  # (N, S, K): draws of L
+
+
+def _draw(
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    precision: float,
+    n_draws: int,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> _Drawn:
+    """Draw from a few chains per sample."""
+    found = sample_sizes(
+        rows,
+        model,
+        seed,
+        ACTIVATIONS,
+        precision=precision,
+        n_jobs=n_jobs,
+        n_draws=-(-n_draws // 4),
+        progress=progress,
+    )
+    return _Drawn(found.mean, found.error, found.error <= precision, found.draws)
+
+
+def _draw_activations(
+    rows: sp.csr_array, some: Index, model: GaP, seed: np.uint64, sizes: NDArray[Any]
+) -> tuple[Array, Array]:
+    """Draw activations (S, N, K) given draws of L (N, S, K); also return their variances (N, K)."""
+    rate = model.column_norms + model.beta
+    shapes = model.alpha + sizes
+    h = np.empty((sizes.shape[1], some.size, rate.size))
+    for i, n in enumerate(some):
+        key = [int(seed), *stream_keys(rows, n, ACTIVATIONS + 1, 1)]
+        rng = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
+        h[:, i] = np.exp(log_gamma(shapes[i], rng)) / rate
+    return h, (shapes.mean(axis=1) + shapes.var(axis=1)) / rate**2
+
+
+def _pieces(some: Index, each: int, most: int) -> list[Index]:
+    """Cut samples into pieces of which all together hold at most so many numbers."""
+    at_once = max(most // each, 1)
+    return [part for part in np.split(some, np.arange(at_once, some.size, at_once)) if part.size]
 
 
 def _check_quantiles(quantiles: Any) -> Array:
@@ -322,38 +277,54 @@ def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
     return cheap
 
 
-def _shapes(
-    rows: sp.csr_array, n: int, model: GaP, seed: np.uint64
-) -> tuple[Array, float, bool, np.random.Generator]:
-    """Draw α + L for one sample.
+def _draw_carefully(
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    precision: float,
+    n_draws: int,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> _Drawn:
+    """Draw from many short chains per sample, started from guided passes over the tokens."""
+    N, K = rows.shape[0], model.n_components
+    n_draws = max(n_draws, 1)
+    found = _Drawn(np.zeros((N, K)), np.zeros(N), np.ones(N, bool), np.zeros((N, n_draws, K)))
 
-    Returns the draws (S, K), the relative error of their means, whether they are reliable, and a
-    generator for activations given these draws.
-    """
-    *keys, own = stream_keys(rows, n, ACTIVATIONS, N_PASSES + 1)
-    rng = np.random.Generator(np.random.Philox(key=np.array([int(seed), own], dtype=np.uint64)))
-    shapes = np.tile(model.alpha, (N_DRAWS, 1))
-    if rows.indptr[n + 1] == rows.indptr[n]:
-        return shapes, 0.0, True, rng
-    sample = sample_of_row(rows, n, model)
-    columns = sample.columns
-    if columns.size == 1:  # it has all tokens
-        shapes[:, columns] += sample.counts.sum()
-        return shapes, 0.0, True, rng
-    rate = (model.column_norms + model.beta)[columns]
+    def work(n: int) -> None:
+        if rows.indptr[n + 1] == rows.indptr[n]:
+            return
+        sample = sample_of_row(rows, n, model)
+        columns = sample.columns
+        if columns.size == 1:  # it has all tokens
+            found.mean[n, columns] = found.draws[n][:, columns] = sample.counts.sum()
+            return
+        sizes, found.error[n], found.reliable[n] = _careful_sizes(rows, n, sample, model, seed)
+        found.mean[n, columns] = sizes.mean(axis=0)
+        some = np.linspace(0, len(sizes) - 1, n_draws).astype(int)
+        found.draws[n][:, columns] = sizes[some]
+
+    for_each(work, range(N), n_jobs, progress)
+    return found
+
+
+def _careful_sizes(
+    rows: sp.csr_array, n: int, sample: Sample, model: GaP, seed: np.uint64
+) -> tuple[Array, float, bool]:
+    """Draw L for one sample: draws (S, K), the error of their means, and whether to trust it."""
+    keys = stream_keys(rows, n, ACTIVATIONS, N_PASSES)
+    rate = (model.column_norms + model.beta)[sample.columns]
     for n_chains in CHAINS:
-        if n_chains > max(N_CHAINS, N_PASSES * max_particles(columns.size)):
+        if n_chains > max(N_CHAINS, N_PASSES * max_particles(rate.size)):
             break
         n_sweeps = 16 if n_chains <= CHAINS[1] else 8
         expected = guide(rows, n, sample, seed, n_chains)
         drawn = draw_passes(sample, expected, seed, keys, n_sweeps, n_chains)
         error, missed = _error(drawn / rate), may_miss_a_mode(sample, expected, n_chains)
-        if error <= TARGET_ERROR and not missed:
+        if error <= CAREFUL_ERROR and not missed:
             break
-    drawn = drawn.reshape(-1, columns.size)
-    shapes = np.tile(model.alpha, (len(drawn), 1))
-    shapes[:, columns] = drawn
-    return shapes, error, error <= LARGEST_RELIABLE and not missed, rng
+    sizes = drawn.reshape(-1, rate.size) - sample.alpha
+    return sizes, error, error <= LARGEST_RELIABLE and not missed
 
 
 def _error(draws: Array) -> float:
