@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from gapmf.io.table import Table
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost
-    from gapmf.likelihood.planning import count_admissible
     from gapmf.likelihood.moments import posterior_moments
+    from gapmf.likelihood.planning import count_admissible
     from gapmf.likelihood.posterior import posterior_activations
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP

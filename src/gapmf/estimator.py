@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import gapmf
 from gapmf import persistence
 from gapmf.counts import check_counts
+from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
 from gapmf.em.fit import FitData, FitResult, MonteCarloState
 from gapmf.em.history import Callback
@@ -34,7 +35,7 @@ from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
-from gapmf.progress import progress_bar
+from gapmf.progress import fit_bar, progress_bar
 from gapmf.ranks.report import RankReport, make_report
 from gapmf.ranks.stability import Stability, compare
 from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
@@ -111,11 +112,14 @@ class GammaPoissonMF(
     n_init : int, default=1
         Number of starts, of which the one with the highest likelihood is kept (an estimate
         where it is not exact). The likelihood has several maxima.
-    smoothing : float, default=0.0
+    smoothing : float, default=1e-3
         Weight in [0, 1) of a background in everything that is asked about samples after the
         fit: each component is mixed with the frequencies of the features (each counted once
-        more than it was), its norm kept. Without it, a sample with a count of a feature that
-        had none in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
+        more than it was), its norm kept. With 0, a sample with a count of a feature that had
+        none in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
+    precision : float, default=0.05
+        Largest error of a sample's activations in `transform`, `proportions` and `posterior`,
+        relative to the length of their vector. The posterior itself is often wider than 0.05.
     prune_tol : float, default=1e-3
         The share of the expected counts above which a component counts in `rank_`.
     score_every : int, default=0
@@ -208,7 +212,8 @@ class GammaPoissonMF(
         tol: float = 1e-5,
         init: str | ArrayLike = "mean",
         n_init: int = 1,
-        smoothing: float = 0.0,
+        smoothing: float = 1e-3,
+        precision: float = 0.05,
         prune_tol: float = 1e-3,
         score_every: int = 0,
         random_state: Any = None,
@@ -231,6 +236,7 @@ class GammaPoissonMF(
         self.init = init
         self.n_init = n_init
         self.smoothing = smoothing
+        self.precision = precision
         self.prune_tol = prune_tol
         self.score_every = score_every
         self.random_state = random_state
@@ -345,6 +351,7 @@ class GammaPoissonMF(
         settings = check_settings(parameters, counts)
         check_n_jobs(self.n_jobs)
         check_smoothing(self.smoothing)
+        check_number(self.precision, "precision", above=0.0)
         check_number(self.prune_tol, "prune_tol", least=0.0)
         check_verbose(self.verbose)
         check_callbacks(self.callbacks)
@@ -373,11 +380,12 @@ class GammaPoissonMF(
         resumed: MonteCarloState | None = None,
     ) -> Self:
         """Run the fit, store its result, and warn."""
-        bar = progress_bar(
+        bar = fit_bar(
             check_verbose(self.verbose),
             label=settings.algorithm,
             max_iter=settings.max_iter,
             prune_tol=self.prune_tol,
+            tol=settings.tol,
         )
         with bar as shown:
             result = em_fit.fit(
@@ -447,8 +455,12 @@ class GammaPoissonMF(
     def transform(self, X: Any) -> Array:
         """Compute the posterior mean of each sample's activations, E[h_n | x_n].
 
-        The result is exact where that is cheap. Otherwise it is the mean of 1024 Gibbs draws per
-        sample; samples whose chains disagree by more than 0.5 % get up to 64 times as many.
+        Activations are on the scale of their component's norm. To cluster, plot or compare
+        samples, use `proportions`.
+
+        The result is exact where that is cheap. Otherwise four Gibbs chains per sample run until
+        their error is below `precision`. Features that no component has say nothing about the
+        activations: they are ignored, with a warning.
 
         Parameters
         ----------
@@ -462,6 +474,7 @@ class GammaPoissonMF(
 
         See Also
         --------
+        proportions : The share of each component in the counts of each sample.
         posterior : The same with standard deviations, quantiles and the Monte Carlo error.
         inverse_transform : Expected counts given activations.
 
@@ -471,12 +484,48 @@ class GammaPoissonMF(
         >>> est.transform([[4, 1]]).shape
         (1, 1)
         """
-        return posterior_activations(
-            *self._check_samples(X), quantiles=(), random_state=self._seed, n_jobs=self.n_jobs
-        ).mean
+        return self._posterior(X, "transform").mean
+
+    def proportions(self, X: Any) -> Array:
+        """Compute the expected share of each component in the counts of each sample.
+
+        Rows sum to 1. Proportions do not depend on the norms of the components, so they are
+        what to cluster, plot and compare. A sample without counts has the components' shares of
+        all expected counts.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Proportions.
+
+        See Also
+        --------
+        transform : Activations, from which expected counts can be computed.
+
+        Examples
+        --------
+        >>> est = GammaPoissonMF(2, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
+        >>> est.proportions([[4, 1], [0, 0]]).sum(axis=1).round(12)
+        array([1., 1.])
+        """
+        sizes = self._posterior(X, "proportions").sizes
+        total = sizes.sum(axis=1, keepdims=True)
+        shares = np.broadcast_to(self.model_.shares, sizes.shape).copy()
+        return np.asarray(np.divide(sizes, total, out=shares, where=total > 0))
 
     def posterior(
-        self, X: Any, quantiles: Sequence[float] = (0.05, 0.95), *, n_draws: int = 0
+        self,
+        X: Any,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        *,
+        n_draws: int = 0,
+        precision: float | None = None,
+        careful: bool = False,
     ) -> Posterior:
         """Compute mean, standard deviation and quantiles of each activation given the counts.
 
@@ -488,11 +537,17 @@ class GammaPoissonMF(
             Probabilities between 0 and 1.
         n_draws : int, default=0
             Number of posterior draws to return as well, at most 1024.
+        precision : float, default=None
+            Largest error of a sample's means relative to the length of their vector. If None,
+            the estimator's `precision`.
+        careful : bool, default=False
+            Whether to use many short, guided chains per sample, to an error of 0.5 %: about a
+            hundred times as long. It is for a very small α, with several modes.
 
         Returns
         -------
         Posterior
-            With `mean`, `sd`, `quantiles`, `draws`, `error` and `reliable`.
+            With `mean`, `std`, `quantiles`, `draws`, `error` and `reliable`.
 
         See Also
         --------
@@ -505,23 +560,58 @@ class GammaPoissonMF(
         >>> found.mean.shape, found.quantiles.shape
         ((1, 1), (1, 1, 1))
         """
-        return posterior_activations(
-            *self._check_samples(X),
-            quantiles=quantiles,
-            n_draws=n_draws,
-            random_state=self._seed,
-            n_jobs=self.n_jobs,
+        options = {"quantiles": quantiles, "n_draws": n_draws, "careful": careful}
+        return self._posterior(X, "posterior", precision, **options)
+
+    def _posterior(
+        self, X: Any, label: str, precision: float | None = None, **options: Any
+    ) -> Posterior:
+        """Return the posterior of activations; counts that no component has are left out."""
+        counts, model = self._check_samples(X)
+        known = np.asarray(self.model_.W.any(axis=1))
+        unknown = ~known[counts.indices]
+        if unknown.any():
+            warnings.warn(self._describe_unknown(counts, known), UserWarning, stacklevel=3)
+            counts = only_features(counts, known)
+        with progress_bar(self.verbose, label, shorter="a larger precision") as progress:
+            return posterior_activations(
+                counts,
+                model,
+                precision=self.precision if precision is None else precision,
+                random_state=self._seed,
+                n_jobs=self.n_jobs,
+                progress=progress,
+                **{"quantiles": ()} | options,
+            )
+
+    def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
+        """Say which features have counts here but in no component."""
+        totals = np.asarray(counts.sum(axis=0))
+        unknown = np.flatnonzero(~known & (totals > 0))
+        unknown = unknown[np.argsort(-totals[unknown], kind="stable")]
+        names = getattr(self, "feature_names_in_", np.arange(known.size))
+        listed = ", ".join(str(names[f]) for f in unknown[:5])
+        return (
+            f"{unknown.size} features of X had no counts in the fit, so they say nothing about "
+            f"activations and are ignored: {listed}{', …' if unknown.size > 5 else ''} "
+            f"({totals[unknown].sum() / totals.sum():.2%} of all counts)"
         )
 
-    def log_likelihood(self, X: Any, *, method: str = "auto") -> LogLikelihood:
+    def log_likelihood(
+        self, X: Any, *, precision: float | None = 1e-4, method: str = "auto"
+    ) -> LogLikelihood:
         """Compute log p(X | W) with its error bar.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
+        precision : float or None, default=1e-4
+            Largest standard error of the total, in nats per token. A smaller value takes longer,
+            in proportion to its inverse square. None stands for the full effort of
+            `log_marginal_likelihood`, also for the values of single samples.
         method : str, default="auto"
-            One of the methods of `log_marginal_likelihood`.
+            One of the methods of `log_marginal_likelihood`; `precision` is for "auto" only.
 
         Returns
         -------
@@ -541,14 +631,21 @@ class GammaPoissonMF(
         (0.0, ['enumerate', 'enumerate'])
         """
         counts, model = self._check_samples(X)
-        found = log_marginal_likelihood(
-            counts, model, method, random_state=self._seed, n_jobs=self.n_jobs
-        )
+        with progress_bar(self.verbose, "score", shorter="a larger precision") as progress:
+            found = log_marginal_likelihood(
+                counts,
+                model,
+                method,
+                precision=precision if method == "auto" else None,
+                random_state=self._seed,
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
         if not self.smoothing and bool((found.per_sample == -np.inf).any()):
             warnings.warn(
                 "some samples have counts of features that had none in the fit, so their "
                 "log-likelihood is −inf: for a finite one set smoothing, for example "
-                "est.set_params(smoothing=0.05); the fit stays as it is",
+                "est.set_params(smoothing=1e-3); the fit stays as it is",
                 UserWarning,
                 stacklevel=2,
             )

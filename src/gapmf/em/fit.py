@@ -237,7 +237,9 @@ def _fit_monte_carlo(
             resumed = None
             for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
                 is_iteration = state.n_iter > len(history)
-                if is_iteration and history.add(state.model, n_sweeps=state.n_sweeps):
+                if is_iteration and history.add(
+                    state.model, n_sweeps=state.n_sweeps, gain=state.gain
+                ):
                     break
                 if checkpoint is not None and checkpoint.is_due():
                     kept = MonteCarloState(i, best, seed, engine.state, history.arrays(K), state)

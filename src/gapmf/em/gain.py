@@ -23,6 +23,7 @@ from gapmf.engines.base import Statistics
 from gapmf.model import GaP
 
 SWEEPS_PER_DRAW = 2.0  # sweeps that are worth one independent draw
+N_ERRORS = 2.0  # a gain below this many standard errors cannot be told from nothing
 
 
 class EStep(NamedTuple):
@@ -38,6 +39,11 @@ class Gain(NamedTuple):
 
     estimate: float
     error: float
+
+    @property
+    def largest(self) -> float:
+        """The largest size of the gain, within `N_ERRORS` standard errors."""
+        return abs(self.estimate) + N_ERRORS * self.error
 
 
 def gain(a: EStep, b: EStep) -> Gain:

@@ -31,6 +31,10 @@ class Iteration:
         log p(X | W) after the iteration, or nan where it was not computed.
     model : GaP
         The parameters after the iteration.
+    gain : float
+        The gain in log-likelihood that was last measured, with twice its standard error, in nats
+        per token and sweep: what the stopping rule compares with `tol`. It is nan before the
+        first measurement and with exact moments.
     """
 
     iteration: int
@@ -38,6 +42,7 @@ class Iteration:
     n_sweeps: int
     log_likelihood: float
     model: GaP = field(repr=False)
+    gain: float = np.nan
 
 
 HISTORY = ("seconds", "n_sweeps", "norms", "log_likelihood")
@@ -68,7 +73,9 @@ class History:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0) -> bool:
+    def add(
+        self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0, gain: float = np.nan
+    ) -> bool:
         """Add an iteration; return True when a callback asks to stop."""
         self.model = model
         now = time.perf_counter()
@@ -77,7 +84,7 @@ class History:
         if asked and self._score is not None and np.isnan(log_likelihood):
             log_likelihood = self._score(model).total
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
-        record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model)
+        record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model, gain)
         answers = [callback(record) for callback in self._callbacks]
         self._begin += time.perf_counter() - now
         self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)

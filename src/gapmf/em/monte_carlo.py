@@ -49,6 +49,8 @@ class RunState:
     """Its iterations so far."""
     last: EStep | None = None
     """The E-step that evaluated the window before."""
+    gain: float = np.nan
+    """The gain of that window and twice its error, in nats per token and sweep."""
     near_end: bool = False
     """Whether the last decision was not simply to continue."""
     n_restarts: int = 0
@@ -98,14 +100,21 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     model = schedule.averaged_model(state.model, state.window)
     sweeps = schedule.sweeps(state.progress)
     here = EStep(model, engine.advance(model, sweeps), sweeps.n_draws)
-    before = state.last
+    before, n_window = state.last, state.n_window
     state = replace(
         state, n_sweeps=state.n_sweeps + sweeps.n_draws, window=None, n_window=0, last=here
     )
     if before is None:
         return state
-    decision, progress = schedule.decide(state.progress, gain(before, here))
-    state = replace(state, progress=progress, near_end=decision is not Decision.CONTINUE)
+    gained = gain(before, here)
+    decision, progress = schedule.decide(state.progress, gained)
+    work = float(engine.totals.sum()) * (n_window + 1) * sweeps.n_draws
+    state = replace(
+        state,
+        progress=progress,
+        near_end=decision is not Decision.CONTINUE,
+        gain=gained.largest / max(work, 1.0),
+    )
     if decision is Decision.CONTINUE:
         return state
     if decision is Decision.CONTINUE_FROM_AVERAGE:

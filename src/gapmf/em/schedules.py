@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
-from gapmf.em.gain import Gain
+from gapmf.em.gain import N_ERRORS, Gain
 from gapmf.em.momentum import Momentum
 from gapmf.engines.base import Statistics, Sweeps
 from gapmf.model import GaP
@@ -22,7 +22,6 @@ from gapmf.types import Array
 
 MStep: TypeAlias = Callable[[Statistics, GaP], GaP]
 
-N_ERRORS = 2.0  # a gain below this many standard errors cannot be told from nothing
 MAX_DRAWS = 1024  # sweeps per iteration; a gain that is still unclear then is not worth more
 SHORTEST_WINDOW = 20  # iterations
 WINDOW_FRACTION = 8  # a later window has the iterations so far, divided by this
@@ -41,8 +40,7 @@ class StoppingRule:
 
     def is_met(self, gained: Gain, n_sweeps: float) -> bool:
         """Return whether the gain is surely that small."""
-        largest = abs(gained.estimate) + N_ERRORS * gained.error
-        return largest <= min(self.per_sweep * n_sweeps, self.in_all)
+        return gained.largest <= min(self.per_sweep * n_sweeps, self.in_all)
 
 
 class Decision(Enum):

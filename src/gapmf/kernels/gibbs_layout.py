@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from gapmf.kernels.jit import inner
 
-
 LARGEST = 128  # counts above are drawn by conditional binomials, not token by token
 
 

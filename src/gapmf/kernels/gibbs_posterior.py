@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.kernels import gibbs_loops as loops
 from gapmf.kernels.gibbs import draw_activations, draw_allocations, gather, weigh
 from gapmf.kernels.gibbs_layout import AT_ONCE, EStepPlan, stride_of
 from gapmf.kernels.jit import inner, kernel

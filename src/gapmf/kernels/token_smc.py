@@ -50,7 +50,7 @@ BATCH = 32  # with more tokens of an entry in a round, the round is seen in batc
 FEW = 2  # tokens of an entry that are then still seen one by one
 GROWTH = 0.1  # a round, as a part of what has been seen, at most
 EVEN = 0.5  # particles are resampled when their effective number, as a part, is below
-MOVE = 1.3  # particles are moved when so many times as many tokens have been seen
+MOVE = 1.3  # usual spacing of moves
 LEVEL = 0.8  # the guide is made smaller when the tokens to come have become so much fewer
 SAFE = 1e30  # weights are rescaled when their mean leaves (1/SAFE, SAFE)
 
@@ -247,7 +247,7 @@ def reduce_guide(left, K, at):
 
 
 @inner()
-def adjust(total, squares, guided, mark, seen, n, stream, J, K, at):
+def adjust(total, squares, guided, mark, seen, n, spacing, stream, J, K, at):
     """Do what is due after some tokens: reduce the guide, resample, move.
 
     `guided` is the part of the guide that is left; a move is due when `mark` tokens of n have
@@ -265,17 +265,18 @@ def adjust(total, squares, guided, mark, seen, n, stream, J, K, at):
             more, noise = resample_or_rescale(total, squares, stream, K, at)
             taken += more
     if mark <= seen < n:
-        mark = math.ceil(MOVE * seen)
+        mark = math.ceil(spacing * seen)
         move(stream, J, K, at)
     return total, squares, guided, mark, taken, noise
 
 
 @inlined
-def estimate(features, counts, p, alpha, guide, stream, at):
+def estimate(features, counts, p, alpha, guide, spacing, stream, at):
     """Give log of an unbiased estimate of Eq. 31's second factor times Π v_f!, for one sample.
 
     p (features, K) and alpha (K,) are the model's; features (J,), counts (J,) and guide (K,) are
-    the sample's. The second result is the relative variance that the estimate would have if moved
+    the sample's. Particles are moved when `spacing` times as many tokens have been seen as at the
+    last move. The second result is the relative variance that the estimate would have if moved
     particles were independent: too little where they are not.
     """
     J, P = features.size, at.weight.size
@@ -318,7 +319,7 @@ def estimate(features, counts, p, alpha, guide, stream, at):
                     due = seen >= mark or n - seen <= LEVEL * n * guided
                     if due or not is_even(total, squares, P):
                         total, squares, guided, mark, taken, noise = adjust(
-                            total, squares, guided, mark, seen, n, stream, J, K, at
+                            total, squares, guided, mark, seen, n, spacing, stream, J, K, at
                         )
                         result += taken
                         variance += noise
@@ -327,7 +328,7 @@ def estimate(features, counts, p, alpha, guide, stream, at):
             result += taken
             seen += m
             total, squares, guided, mark, taken, noise = adjust(
-                total, squares, guided, mark, seen, n, stream, J, K, at
+                total, squares, guided, mark, seen, n, spacing, stream, J, K, at
             )
             result += taken
             variance += noise
@@ -338,11 +339,13 @@ def estimate(features, counts, p, alpha, guide, stream, at):
 
 
 @kernel()
-def estimates(rows, features, counts, p, alpha, guides, key, names, at, values, variances):
+def estimates(
+    rows, features, counts, p, alpha, guides, spacing, key, names, at, values, variances
+):  # fmt: skip
     """`estimate` for samples rows[n] to rows[n + 1], with guides[n], from the stream names[n]."""
     for n in range(names.size):
         lo, hi = rows[n], rows[n + 1]
         stream = (key, names[n])
         values[n], variances[n] = estimate(
-            features[lo:hi], counts[lo:hi], p, alpha, guides[n], stream, at
+            features[lo:hi], counts[lo:hi], p, alpha, guides[n], spacing, stream, at
         )

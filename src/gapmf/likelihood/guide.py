@@ -26,8 +26,9 @@ from gapmf.likelihood.sample import (
     stream_keys,
     sweep_cost,
 )
+from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP
-from gapmf.parallel import for_each
+from gapmf.parallel import Progress, for_each, part_of
 from gapmf.types import Array
 
 N_CHAINS = 64  # run side by side: fewer take nearly as long
@@ -37,6 +38,8 @@ N_PASSES = 2  # independent passes over the tokens from which chains start
 MAX_CONCENTRATION = 0.5  # of α + guide, relative to the posterior's
 MAX_GUIDE_MASS = 30.0  # Σ guide, in units of Σ α
 N_GUIDE_SWEEPS = 1
+_CHAIN_SWEEPS, _CHAIN_DRAWS = 32, 16  # of each of four chains, for a rough guide
+_MAX_HELD = 1 << 24  # numbers of draws that are held at once
 _GUIDE_CHAINS = (64, 256)  # minimum and maximum
 _PARTICLES_PER_CHAIN = 4
 
@@ -49,7 +52,12 @@ class Guides(NamedTuple):
 
 
 def guides(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, n_particles: int, n_jobs: int | None
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    n_particles: int,
+    n_jobs: int | None,
+    progress: Progress | None = None,
 ) -> Guides:
     """Make the guides of all samples for n_particles particles each."""
     N = rows.shape[0]
@@ -62,8 +70,37 @@ def guides(
         if sample.is_ambiguous():
             found[n, sample.columns] = guide(rows, n, sample, seed, n_particles)
 
-    for_each(work, range(N), n_jobs)
+    for_each(work, range(N), n_jobs, progress)
     return Guides(found, n_guide_chains(n_particles))
+
+
+def guides_from_chains(
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    n_jobs: int | None,
+    progress: Progress | None = None,
+) -> Guides:
+    """Make the guides of all samples from a few short chains each: rougher, and much cheaper."""
+    found = np.zeros((rows.shape[0], model.n_components))
+    at_once = max(_MAX_HELD // (model.n_components * 4 * _CHAIN_DRAWS), 1)
+    for lo in range(0, rows.shape[0], at_once):
+        hi = min(lo + at_once, rows.shape[0])
+        drawn = sample_sizes(
+            rows[lo:hi],
+            model,
+            seed,
+            GUIDE,
+            precision=0.0,
+            n_jobs=n_jobs,
+            max_sweeps=_CHAIN_SWEEPS,
+            n_draws=_CHAIN_DRAWS,
+            progress=part_of(progress, lo / rows.shape[0], hi / rows.shape[0]),
+        )
+        for n in range(lo, hi):
+            shapes = model.alpha + drawn.draws[n - lo]
+            found[n] = _with_mass(drawn.mean[n - lo], shapes, model.alpha)
+    return Guides(found, 4)
 
 
 def guide(rows: sp.csr_array, n: int, sample: Sample, seed: np.uint64, n_particles: int) -> Array:
@@ -76,9 +113,16 @@ def guide(rows: sp.csr_array, n: int, sample: Sample, seed: np.uint64, n_particl
     ]
     shapes = np.concatenate(drawn)
     sizes = np.maximum(shapes.mean(axis=0) - sample.alpha, 0.0)
-    A = sample.alpha.sum()
+    return _with_mass(sizes, shapes, sample.alpha)
+
+
+def _with_mass(sizes: Array, shapes: Array, alpha: Array) -> Array:
+    """Scale expected sizes (K,) to a guide, given draws of α + L, (S, K)."""
+    A, total = alpha.sum(), sizes.sum()
+    if total == 0.0:
+        return np.zeros_like(sizes)
     mass = min(max(MAX_CONCENTRATION * concentration(shapes) - A, 0.0), MAX_GUIDE_MASS * A)
-    return np.asarray(sizes * (mass / sizes.sum()))
+    return np.asarray(sizes * (mass / total))
 
 
 def concentration(shapes: Array) -> float:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, take_block
 from gapmf.distributions import log_one_plus
+from gapmf.errors import InvalidInputError
 from gapmf.likelihood import chib, exact, importance, planning, reverse, smc
 from gapmf.likelihood.planning import EXACT_METHODS, MAX_COST
 from gapmf.likelihood.result import Estimates, LogLikelihood, expand_distinct
 from gapmf.model import GaP, check_model
-from gapmf.parallel import check_n_jobs, for_each
+from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
 from gapmf.validation import check_number, check_option, check_random_state, check_whole
 
@@ -39,11 +40,13 @@ def log_marginal_likelihood(
     model: GaP,
     method: str = "auto",
     *,
+    precision: float | None = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     n_particles: int | None = None,
     escalate: bool = True,
     max_cost: float = MAX_COST,
+    progress: Progress | None = None,
 ) -> LogLikelihood:
     """Compute log p(V | W, β), that is −C_ML of Eqs. 7, 8, 26, 27 and 31.
 
@@ -70,6 +73,11 @@ def log_marginal_likelihood(
         - "chib": Chib's identity at a fixed point [5]_ in its unbiased form [6]_, for few
           components.
         - "estimate": "auto" without the exact methods.
+    precision : float or None, default=None
+        For "auto": the standard error of the total, in nats per token, that is enough. Samples
+        are then computed exactly where that is cheaper than an estimate; the others get a coarse
+        estimate, and a better one if the total is not precise enough. If None, the effort is
+        that of `n_particles`, for the values of single samples.
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness of the estimates. The estimate of a sample depends on it and on the
         counts of this sample alone.
@@ -86,6 +94,8 @@ def log_marginal_likelihood(
     max_cost : float, default=1e12
         Limit of the predicted number of operations, about a nanosecond each, over all distinct
         samples. Samples that get more particles take up to 16 times as long as predicted.
+    progress : callable, default=None
+        Called now and then with the part of the work that is done, from 0 to 1.
 
     Returns
     -------
@@ -138,6 +148,12 @@ def log_marginal_likelihood(
     method = check_option(method, ("auto", *METHODS, "estimate"), "method")
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
+    if precision is not None:
+        precision = check_number(precision, "precision", above=0.0)
+        if method != "auto" or n_particles is not None:
+            raise InvalidInputError(
+                'precision is for method="auto" without n_particles: leave one of them out'
+            )
     if method not in EXACT_METHODS:
         size = ESTIMATORS.get(method, smc).check_particles(n_particles, model.n_components)
     else:
@@ -146,14 +162,27 @@ def log_marginal_likelihood(
     first, inverse = distinct_rows(counts)
     rows = counts[first]
     N = first.size
-    which, tasks = _plan(rows, first, model, method, max_cost, size)
-    values, methods = _exact_factors(rows, tasks, model, n_jobs)
-    known = Estimates(values, np.zeros(N), np.full(N, np.inf), np.ones(N, dtype=bool), np.zeros(N))
+    coarse = precision is not None
+    which, tasks = _plan(rows, first, model, method, max_cost, size, coarse=coarse)
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
+    half = 1.0 if chosen.size == 0 else 0.1
+    values, methods = _exact_factors(rows, tasks, model, n_jobs, part_of(progress, 0.0, half))
+    zeros = np.zeros(N)
+    known = Estimates(
+        values, zeros, np.full(N, np.inf), np.ones(N, bool), zeros.copy(), zeros.copy()
+    )
     if chosen.size:
         name = METHODS[which[chosen[0]]]
-        options = {"escalate": escalate} if name == "smc" else {}
-        found = ESTIMATORS[name].log_factors(rows[chosen], model, seed, size, n_jobs, **options)
+        rest = part_of(progress, half, 1.0)
+        some = rows[chosen]
+        if precision is not None:
+            target = precision * float(counts.sum())
+            times = np.bincount(inverse, minlength=N)[chosen].astype(float)
+            found = smc.log_factors_to(some, model, seed, target, times, n_jobs, rest)
+        elif name == "smc":
+            found = smc.log_factors(some, model, seed, size, n_jobs, escalate, rest)
+        else:
+            found = ESTIMATORS[name].log_factors(some, model, seed, size, n_jobs)
         known.put(chosen, found)
         methods[chosen] = name
     values -= log_normaliser(model)
@@ -240,11 +269,19 @@ class _Task(NamedTuple):
 
 
 def _plan(
-    rows: sp.csr_array, place: Index, model: GaP, method: str, max_cost: float, size: int
+    rows: sp.csr_array,
+    place: Index,
+    model: GaP,
+    method: str,
+    max_cost: float,
+    size: int,
+    *,
+    coarse: bool,
 ) -> tuple[Index, list[_Task]]:
     """Choose the method of each distinct sample, and cut the exact ones into tasks.
 
-    Methods are indices of METHODS. place (N,) are the samples' rows in X, for error messages.
+    Methods are indices of METHODS. place (N,) are the samples' rows in X, for error messages. If
+    estimates are `coarse`, a sample is exact where that costs no more than its estimate.
     """
     N = rows.shape[0]
     groups = list(planning.group_by_support(rows, model.W))
@@ -252,17 +289,24 @@ def _plan(
     rule = np.zeros(N, dtype=np.int64)
     which = np.full(N, _IMPOSSIBLE)
     total = np.asarray(rows.sum(axis=1)).astype(float)
+    limit = np.full(N, planning.AUTO_COST)
+    if coarse:
+        limit = smc.coarse_cost(rows, model.n_components)
     for members, columns in groups:
         alpha = model.alpha[columns]
         for array, values in zip(costs, planning.predict(rows[members], alpha), strict=True):
             array[..., members] = values
         rule[members] = exact.rule_key(alpha, total[members])
-        which[members] = _choose(method, costs.operations[:, members], columns.size)
+        operations = costs.operations[:, members]
+        which[members] = _choose(method, operations, columns.size, limit[members])
     estimated = which >= len(EXACT_METHODS)
     chosen = costs.operations[np.where(estimated, 0, which), np.arange(N)]
     if estimated.any():
         estimator = ESTIMATORS[METHODS[which[estimated][0]]]
-        chosen[estimated] = estimator.predict_cost(rows[estimated], model.n_components, size)
+        predicted = limit[estimated]
+        if not coarse:
+            predicted = estimator.predict_cost(rows[estimated], model.n_components, size)
+        chosen[estimated] = predicted
     planning.refuse_if_too_costly(method, chosen, costs, total, place, max_cost)
     n_entries = np.diff(rows.indptr)
     return which, [
@@ -273,10 +317,13 @@ def _plan(
     ]
 
 
-def _choose(method: str, operations: Array, n_columns: int) -> Index:
-    """Choose the method of samples with the same columns and these costs (3, N)."""
+def _choose(method: str, operations: Array, n_columns: int, limit: Array) -> Index:
+    """Choose the method of samples with the same columns and these costs (3, N).
+
+    limit (N,) is the largest cost of exact methods that "auto" chooses.
+    """
     if method == "auto":
-        cheap = operations.min(axis=0) <= planning.AUTO_COST
+        cheap = operations.min(axis=0) <= limit
         return np.where(cheap, operations.argmin(axis=0), METHODS.index("smc"))
     if method not in EXACT_METHODS and n_columns < 2:  # one term, in closed form
         method = EXACT_METHODS[0]
@@ -285,7 +332,11 @@ def _choose(method: str, operations: Array, n_columns: int) -> Index:
 
 
 def _exact_factors(
-    rows: sp.csr_array, tasks: list[_Task], model: GaP, n_jobs: int | None
+    rows: sp.csr_array,
+    tasks: list[_Task],
+    model: GaP,
+    n_jobs: int | None,
+    progress: Progress | None,
 ) -> tuple[Array, NDArray[np.str_]]:
     """Return the second factor of Eq. 31 for the samples of the tasks, and their methods."""
     rate = model.column_norms + model.beta
@@ -298,7 +349,7 @@ def _exact_factors(
 
     factor = np.full(rows.shape[0], -np.inf)
     methods = np.full(rows.shape[0], "impossible")  # no column can have produced the sample
-    for task, values in zip(tasks, for_each(work, tasks, n_jobs), strict=True):
+    for task, values in zip(tasks, for_each(work, tasks, n_jobs, progress), strict=True):
         factor[task.members] = values
         methods[task.members] = task.method
     return factor, methods

@@ -1,8 +1,8 @@
 """Exact posterior moments of activations and components given the counts.
 
 Let h_k = s θ_k / (S_k + β_k) with θ on the simplex. Given v, s and θ are independent and
-s ~ Gamma(A + |v|, 1). So all moments follow from posterior means of functions of θ. These are ratios
-of integrals of polynomials, which the quadrature of the likelihood computes exactly.
+s ~ Gamma(A + |v|, 1). So all moments follow from posterior means of functions of θ. These are
+ratios of integrals of polynomials, which the quadrature of the likelihood computes exactly.
 """
 
 from __future__ import annotations

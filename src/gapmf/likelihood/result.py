@@ -31,8 +31,8 @@ class LogLikelihood:
     """Log-likelihood of counts, in total and for each sample, with error bars.
 
     Errors of different samples are independent, except for a common part: half of the summed
-    `corrections` is added to `std_error`, since all corrections have the same sign. Equal samples
-    are computed once and share their error.
+    `corrections` is added to `std_error` (all of it where the estimate is coarse), since all
+    corrections have the same sign. Equal samples are computed once and share their error.
 
     Attributes
     ----------
@@ -93,17 +93,25 @@ class Estimates(NamedTuple):
     ess: Array
     reliable: NDArray[np.bool_]
     corrections: Array
+    common: Array
+    """Errors that all samples may have with the same sign."""
 
     @classmethod
     def empty(cls, N: int) -> Estimates:
         """Allocate arrays for N samples."""
-        values, std_errors, ess, corrections = np.empty((4, N))
-        return cls(values, std_errors, ess, np.empty(N, dtype=bool), corrections)
+        values, std_errors, ess, corrections, common = np.empty((5, N))
+        return cls(values, std_errors, ess, np.empty(N, dtype=bool), corrections, common)
 
     def put(self, places: Index, others: Estimates) -> None:
         """Overwrite the estimates of some samples."""
         for array, values in zip(self, others, strict=True):
             array[places] = values
+
+
+def sum_error(known: Estimates, times: Array) -> float:
+    """Return the standard error of the sum of estimates, each of which counts so many times."""
+    independent = math.sqrt(float(((times * known.std_errors) ** 2).sum()))
+    return math.hypot(independent, float(times @ known.common))
 
 
 def expand_distinct(
@@ -114,17 +122,16 @@ def expand_distinct(
     inverse (N,) is the number of each sample among the distinct ones, whose errors are
     independent.
     """
-    times = np.bincount(inverse, minlength=known.values.size)
+    times = np.bincount(inverse, minlength=known.values.size).astype(float)
     methods = methods[inverse]
     if method == "auto":
         names, numbers = np.unique(methods, return_counts=True)
         used = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
         method = f"auto ({used})"
     per_sample = known.values[inverse]
-    independent = np.sqrt(((times * known.std_errors) ** 2).sum())
     return LogLikelihood(
         total=float(per_sample.sum()),
-        std_error=float(np.hypot(independent, 0.5 * abs(times @ known.corrections))),
+        std_error=sum_error(known, times),
         per_sample=per_sample,
         std_errors=known.std_errors[inverse],
         ess=known.ess[inverse],
@@ -168,6 +175,7 @@ class Mean(NamedTuple):
     ess: float
     reliable: bool
     correction: float
+    common: float
 
 
 def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
@@ -190,6 +198,7 @@ def log_mean(log_weights: Array, parts: tuple[int, ...] | None = None) -> Mean:
         ess=float(S / (1.0 + S * variance)),
         reliable=std_error <= LARGEST_STD_ERROR and tail_shape(weights) <= LARGEST_TAIL_SHAPE,
         correction=correction,
+        common=0.5 * correction,
     )
 
 

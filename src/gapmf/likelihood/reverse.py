@@ -90,6 +90,8 @@ def log_factors(
         least = 1.0 / (per_run * N_RUNS) if sample.is_ambiguous() else 0.0
         reliable = inverse.reliable and spread <= LARGEST_STD_ERROR
         error = max(spread, least)
-        return Mean(-inverse.value, error, inverse.ess, reliable, -inverse.correction)
+        return Mean(
+            -inverse.value, error, inverse.ess, reliable, -inverse.correction, -inverse.common
+        )
 
     return estimate_each(rows, model, estimate, seed, n_jobs, n_chains)

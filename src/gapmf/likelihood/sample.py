@@ -29,7 +29,9 @@ from gapmf.types import Array, Index
 from gapmf.validation import check_whole
 
 # Purposes of streams. Smaller numbers are numbers of particles.
-CHAINS, IMPORTANCE, CHIB, ACTIVATIONS, REVERSE, PILOT, GUIDE = (i << 24 for i in range(1, 8))
+CHAINS, IMPORTANCE, CHIB, ACTIVATIONS, REVERSE, PILOT, GUIDE, COARSE = (
+    i << 24 for i in range(1, 9)
+)
 
 LARGEST_LOG = 600.0  # of g: larger values have density 0
 
@@ -100,7 +102,7 @@ def draw_shapes(
     streams = np.array([key], dtype=np.uint64)
     smc.estimates(
         np.array([0, J]), np.arange(J), sample.counts, np.ascontiguousarray(sample.p),
-        sample.alpha, guide[None], seed, streams, at, np.empty(1), np.empty(1),
+        sample.alpha, guide[None], smc.MOVE, seed, streams, at, np.empty(1), np.empty(1),
     )  # fmt: skip
     chains.draw_sizes(J, K, (seed, streams[0]), n_burn_in, at, shapes)
     return shapes.reshape(n_draws, K, n_chains).transpose(0, 2, 1).reshape(-1, K)

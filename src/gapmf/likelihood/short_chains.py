@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,14 +73,14 @@ def sample_sizes(
     )
     ends = np.unique(np.searchsorted(rows.indptr, np.arange(0, rows.nnz, _BLOCK_ENTRIES)))
     cuts = np.unique([0, *ends.tolist(), N])
-    for lo, hi in zip(cuts[:-1], cuts[1:], strict=True):
+    for lo, hi in pairwise(cuts.tolist()):
         block = rows[lo:hi]
         lanes, large = build_lanes(
             block.indptr.astype(np.int64), block.indices.astype(np.int32), block.data, LARGEST
         )
         n_lanes = np.diff(lanes.start)
         most = int(n_lanes.max()), int((n_lanes + 3 * lanes.fours + lanes.twos).max())
-        own = Found(*(array[lo:hi] for array in found))
+        own = Found._make(array[lo:hi] for array in found)
         data = lanes, large, weights, rate, streams[lo:hi], precision, max_sweeps, _NO_SCALES
 
         def make_arrays(most: tuple[int, int] = most) -> tuple[Sums, Workspace, Chains]:
@@ -96,7 +97,7 @@ def sample_sizes(
 
         place = (np.cumsum((n_lanes + 20.0) * K * 16) / _TASK_WORK).astype(np.int64)
         edges = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), int(hi - lo)]
-        tasks = list(zip(edges[:-1], edges[1:], strict=True))
+        tasks = list(pairwise(edges))
         map_reduce(work, tasks, make_arrays, n_jobs, part_of(progress, lo / N, hi / N))
     draws = found.draws.transpose(0, 2, 1, 3).reshape(N, -1, K)
     return Sizes(found.mean, found.error, found.n_sweeps, draws)

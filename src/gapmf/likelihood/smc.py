@@ -20,12 +20,19 @@ from gapmf.csr import sum_entries, take_block
 from gapmf.kernels import token_smc as smc
 from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.exact import scaled_probabilities
-from gapmf.likelihood.guide import Guides, few_first_tokens, guide_cost, guides
+from gapmf.likelihood.guide import Guides, few_first_tokens, guide_cost, guides, guides_from_chains
 from gapmf.likelihood.planning import support
-from gapmf.likelihood.result import LARGEST_STD_ERROR, ROUNDING, Estimates, is_ambiguous
-from gapmf.likelihood.sample import PILOT, max_particles, particles_per_run, pass_cost, stream_keys
+from gapmf.likelihood.result import LARGEST_STD_ERROR, ROUNDING, Estimates, is_ambiguous, sum_error
+from gapmf.likelihood.sample import (
+    COARSE,
+    PILOT,
+    max_particles,
+    particles_per_run,
+    pass_cost,
+    stream_keys,
+)
 from gapmf.model import GaP
-from gapmf.parallel import for_each
+from gapmf.parallel import Progress, for_each, part_of
 from gapmf.types import Array, Index
 
 N_ISLANDS = 4
@@ -36,6 +43,13 @@ ESCALATION = (2, 4, 8, 16)  # factors of the number of particles for samples tha
 _PILOT_PART = 8  # the pilot has 1/8 of the particles
 _TARGET_ERROR = 0.3  # standard error of a sample that needs no more particles
 _BLOCK_COST = 5e7  # operations of one task of a thread
+
+# A coarse estimate: few islands, rough guides, and moves that are far apart. When guides are good,
+# particles are worth more than moves.
+COARSE_ISLANDS = 2
+COARSE_PARTICLES = 64  # per island; with fewer, the estimate is too small by more than its error
+COARSE_SPACING = 4.0
+MAX_COARSE = 8  # times as many particles: beyond, better guides and more moves pay
 
 # The variance of the weights within islands is used like that of 7 further islands. The factor
 # corrects it, since it is too small where moves mix slowly.
@@ -57,17 +71,19 @@ def log_factors(
     per_island: int,
     n_jobs: int | None,
     escalate: bool = True,
+    progress: Progress | None = None,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
     Every sample must be possible. With `escalate`, samples that need more particles, according to
     a pilot run, get them.
     """
-    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs)
+    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs, part_of(progress, 0.0, 0.2))
     if not escalate:
-        return _estimate(rows, model, guided, seed, per_island, n_jobs)
+        rest = part_of(progress, 0.2, 1.0)
+        return _estimate(rows, model, guided, seed, per_island, n_jobs, progress=rest)
     few = max(per_island // (4 * _PILOT_PART) * 4, 4)
-    pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT)
+    pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT, part_of(progress, 0.2, 0.4))
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
     for factor in ESCALATION:
@@ -76,11 +92,53 @@ def log_factors(
         sizes[poor] = factor * per_island
     sizes = np.minimum(sizes, max_particles(model.n_components))
     result = Estimates.empty(rows.shape[0])
+    done, work = 0.0, float(sizes.sum())
     for size in np.unique(sizes):
         some = np.flatnonzero(sizes == size)
         own = guided._replace(sizes=guided.sizes[some])
-        result.put(some, _estimate(rows[some], model, own, seed, int(size), n_jobs))
+        before, done = done, done + float(size) * some.size
+        part = part_of(progress, 0.4 + 0.6 * before / work, 0.4 + 0.6 * done / work)
+        found = _estimate(rows[some], model, own, seed, int(size), n_jobs, progress=part)
+        result.put(some, found)
     return result
+
+
+def log_factors_to(
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    std_error: float,
+    times: Array,
+    n_jobs: int | None,
+    progress: Progress | None = None,
+) -> Estimates:
+    """Estimate the factors so that their sum has about this standard error, or a smaller one.
+
+    times (N,) says how often each sample counts. How much to do is decided for all samples
+    together: a decision on single ones by their own estimates would be biased.
+    """
+    guided = guides_from_chains(rows, model, seed, n_jobs, part_of(progress, 0.0, 0.2))
+
+    def estimate(factor: int, start: float, end: float) -> Estimates:
+        per_island = min(factor * COARSE_PARTICLES, max_particles(model.n_components))
+        part = part_of(progress, start, end)
+        found = _estimate(
+            rows, model, guided, seed, per_island, n_jobs, COARSE, part, COARSE_ISLANDS,
+            COARSE_SPACING,
+        )  # fmt: skip
+        # Two islands say little about the variance, so the correction may be half of what is due.
+        return found._replace(common=np.abs(found.corrections))
+
+    found = estimate(1, 0.2, 0.5)
+    factor = (sum_error(found, times) / std_error) ** 2
+    if factor <= 1.0:
+        return found
+    if factor <= MAX_COARSE:
+        return estimate(int(np.ceil(factor)), 0.5, 1.0)
+    n_particles = COARSE_ISLANDS * COARSE_PARTICLES * factor
+    most = N_ISLANDS * max_particles(model.n_components)
+    per_island = check_particles(int(min(n_particles, most)), model.n_components)
+    return log_factors(rows, model, seed, per_island, n_jobs, progress=part_of(progress, 0.5, 1.0))
 
 
 def _estimate(
@@ -91,20 +149,23 @@ def _estimate(
     per_island: int,
     n_jobs: int | None,
     purpose: int = 0,
+    progress: Progress | None = None,
+    n_islands: int = N_ISLANDS,
+    spacing: float = smc.MOVE,
 ) -> Estimates:
     """Estimate each sample from islands of per_island particles."""
     N = rows.shape[0]
     # Other numbers of particles use other streams.
-    keys = [stream_keys(rows, n, purpose + per_island, N_ISLANDS) for n in range(N)]
-    streams = np.array(keys, dtype=np.uint64).reshape(N, N_ISLANDS)
+    keys = [stream_keys(rows, n, purpose + per_island, n_islands) for n in range(N)]
+    streams = np.array(keys, dtype=np.uint64).reshape(N, n_islands)
     blocks = [
         (members, take_block(rows, members))
         for members in _cut(pass_cost(rows, model.n_components, per_island))
     ]
-    tasks = [(b, island) for b in range(len(blocks)) for island in range(N_ISLANDS)]
+    tasks = [(b, island) for b in range(len(blocks)) for island in range(n_islands)]
     rate = model.column_norms + model.beta
     alpha = model.alpha.copy()  # writable, as those of samples: the kernel has one signature
-    log_values, within = np.empty((2, N_ISLANDS, N))
+    log_values, within = np.empty((2, n_islands, N))
     ambiguous = np.empty(N, dtype=bool)
 
     def work(task: tuple[int, int]) -> None:
@@ -116,7 +177,7 @@ def _estimate(
         values, variance = np.empty((2, members.size))
         smc.estimates(
             block.indptr, block.indices, block.counts, p, alpha, guided.sizes[members],
-            seed, streams[members, island], at, values, variance,
+            spacing, seed, streams[members, island], at, values, variance,
         )  # fmt: skip
         # The scaling and the order of tokens contribute Σ_f v_f s_f − log v_f!.
         constants = block.counts * log_scale[block.indices] - gammaln(block.counts + 1.0)
@@ -125,8 +186,8 @@ def _estimate(
         if island == 0:
             ambiguous[members] = is_ambiguous(p[block.indices], block.indptr[:-1])
 
-    for_each(work, tasks, n_jobs)
-    P = N_ISLANDS * per_island
+    for_each(work, tasks, n_jobs, progress)
+    P = n_islands * per_island
     found = combine(log_values, within, P)
     # A choice that no particle made may still have a probability of about 1/P.
     least = np.where(ambiguous, 1.0 / P, 0.0)
@@ -175,6 +236,7 @@ def combine(log_values: Array, within: Array, n_particles: int) -> Estimates:
         ess=n_particles / (1.0 + n_particles * variance),
         reliable=std_error <= LARGEST_STD_ERROR,
         corrections=corrections,
+        common=0.5 * corrections,
     )
 
 
@@ -195,6 +257,11 @@ def predict_cost(rows: sp.csr_array, K: int, per_island: int) -> Array:
     """Predict the operations for each sample."""
     P = N_ISLANDS * per_island
     return np.asarray(pass_cost(rows, K, P) + guide_cost(rows, K, P))
+
+
+def coarse_cost(rows: sp.csr_array, K: int) -> Array:
+    """Predict the operations of a coarse estimate for each sample, without its guide."""
+    return np.asarray(pass_cost(rows, K, COARSE_ISLANDS * COARSE_PARTICLES))
 
 
 def _cut(cost: Array) -> list[Index]:
