@@ -16,7 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
 from gapmf import persistence
-from gapmf.counts import check_counts
+from gapmf.counts import (
+    MATCH_GENES,
+    check_counts,
+    is_anndata,
+    warn_of_duplicate_genes,
+    with_feature_names,
+)
 from gapmf.em import fit as em_fit
 from gapmf.em.fit import FitData, FitResult, MonteCarloState
 from gapmf.em.history import Callback
@@ -28,6 +34,7 @@ from gapmf.em.settings import (
     check_verbose,
 )
 from gapmf.errors import InvalidInputError
+from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.posterior import Posterior, posterior_activations
 from gapmf.likelihood.result import LogLikelihood
@@ -156,8 +163,9 @@ class GammaPoissonMF(
     interrupted_ : bool
         Whether Ctrl-C ended the fit.
     history_ : dict of ndarray
-        One entry per iteration: "seconds" and "n_sweeps" (both since the beginning), "norms" of
-        shape (n_iter, n_components), and "log_likelihood" (nan where it was not computed).
+        One entry per iteration. "seconds" and "n_sweeps" are cumulative, from the beginning of
+        the fit: their last entries are its totals. "norms", of shape (n_iter, n_components), and
+        "log_likelihood", nan where it was not computed, are those after the iteration.
     feature_counts_ : ndarray of shape (n_features,)
         Total count of each feature.
     log_likelihood_ : float
@@ -169,7 +177,7 @@ class GammaPoissonMF(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if X was a data frame.
+        Names of the features, if X was a data frame or an AnnData.
 
     See Also
     --------
@@ -341,6 +349,10 @@ class GammaPoissonMF(
     def _check_fit(self, X: Any, sample_weight: Any) -> tuple[FitData, Settings]:
         """Check everything that a fit depends on."""
         counts = check_counts(X)
+        GammaPoissonMF()._check_names(X, reset=True)  # names that cannot be are said before the fit
+        if is_anndata(X):
+            warn_of_duplicate_genes(X)
+            warn_if_normalised(counts)
         parameters = self.get_params(deep=False) | self._warm_start(counts.shape[1])
         settings = check_settings(parameters, counts)
         check_n_jobs(self.n_jobs)
@@ -389,7 +401,7 @@ class GammaPoissonMF(
                 checkpoint=checkpoint,
                 resumed=resumed,
             )
-        validate_data(self, X, reset=True, skip_check_array=True)  # sets the names of features
+        self._check_names(X, reset=True)
         fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
         self._store(fitted)
         if checkpoint is not None and not result.interrupted:
@@ -611,9 +623,17 @@ class GammaPoissonMF(
         check_is_fitted(self, "model_")
         check_n_jobs(self.n_jobs)
         counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
-        validate_data(self, X, reset=False, skip_check_array=True)  # checks names of features
+        self._check_names(X, reset=False)
         weight = check_smoothing(self.smoothing)
         return counts, self.model_.smoothed(self.feature_counts_, weight)
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        """Set the names of the features from X, or compare them with those of the fit."""
+        try:
+            validate_data(self, with_feature_names(X), reset=reset, skip_check_array=True)
+        except ValueError as error:
+            advice = f"{MATCH_GENES}, in any order" if is_anndata(X) else ""
+            raise InvalidInputError(f"{str(error).rstrip()}\n{advice}".rstrip()) from None
 
     # Asking about the model.
 
