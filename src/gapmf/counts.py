@@ -26,6 +26,10 @@ LARGEST_COUNT = 2**53  # integers are exact in float64 up to here
 
 MATCH_GENES = "gapmf.transform_anndata(adata, est) matches genes by name"
 
+_IF_TRIPLETS = (
+    "; if each row is a sample, a feature and a count, gapmf.read reads them as triplets (see its "
+    "option `layout`)"
+)
 _SHOWN = 5  # names in a message
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
@@ -86,18 +90,18 @@ def check_counts(
     if is_frame(X):
         matrix = _from_frame(X, name)
     else:
-        values = X
+        values, advice = X, ""
         if is_anndata(X):
             values, labels, name = anndata_matrix(X, None, "adata.")
-        matrix = _checked(
-            values if sp.issparse(values) else _from_dense(values, name), labels, name
-        )
+            advice = f"; `layer` of gapmf.fit_anndata may be one of {list_layers(X)}"
+        values = values if sp.issparse(values) else _from_dense(values, name)
+        matrix = _checked(values, labels, name, advice)
     if n_features is not None and matrix.shape[1] != n_features:
-        advice = f"{name} is samples × features and W is features × components: is one transposed?"
+        turned = f"{name} is samples × features and W is features × components: is one transposed?"
         raise InvalidInputError(
             f"{name} has {matrix.shape[1]} features, but {owner} is expecting {n_features} "
             f"features as input: pass the features of the training data, in the same order. "
-            + (f"{MATCH_GENES}, in any order" if is_anndata(X) else advice)
+            + (f"{MATCH_GENES}, in any order" if is_anndata(X) else turned)
         )
     totals = np.asarray(matrix.astype(np.float64).sum(axis=1)).reshape(-1)
     if totals.max() > LARGEST_COUNT:
@@ -150,7 +154,7 @@ def anndata_matrix(adata: Any, layer: str | None, place: str) -> tuple[Any, Any,
 
 
 def gene_names(adata: Any) -> Any:
-    """Return the names of genes; if some occur twice, with numbers, as anndata makes them unique."""
+    """Return the names of genes; those that occur twice are numbered, as anndata does it."""
     if adata.var_names.is_unique:
         return adata.var_names
     from anndata.utils import make_index_unique
@@ -220,7 +224,7 @@ def _from_frame(frame: Any, name: str) -> Any:
         columns.append(values[rows[-1]].astype(np.int64))
     if bad:
         row, f, value = min(bad, key=lambda place: place[:2])
-        _refuse(value, row, f, labels, name)
+        _refuse(value, row, f, labels, name, _IF_TRIPLETS if len(labels) == 3 else "")
     indptr = np.concatenate([[0], np.cumsum([part.size for part in rows])])
     by_column = (np.concatenate(columns), np.concatenate(rows), indptr)
     return sp.csc_array(by_column, shape=frame.shape)
@@ -287,7 +291,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         )
 
 
-def _checked(matrix: Any, labels: Sequence[Any] | None, name: str) -> Any:
+def _checked(matrix: Any, labels: Sequence[Any] | None, name: str, advice: str = "") -> Any:
     """Return a sparse matrix as CSR, CSC or COO, if all stored entries are counts.
 
     They are checked in their own type, before duplicates are summed: two uint8 entries of 200 make
@@ -305,7 +309,7 @@ def _checked(matrix: Any, labels: Sequence[Any] | None, name: str) -> Any:
         cells = matrix.tocoo()
         bad = np.flatnonzero(~is_count(cells.data))
         at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
-        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
+        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name, advice)
     return matrix
 
 
@@ -363,6 +367,8 @@ def explain(value: Any, shown: str | None = None) -> str:
     return f"is {shown or shorten(value)} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
 
 
-def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
+def _refuse(
+    value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str, advice: str = ""
+) -> None:
     label = "" if labels is None else f" (column {labels[column]!r})"
-    raise InvalidInputError(f"{name}[{row}, {column}]{label} {explain(value)}")
+    raise InvalidInputError(f"{name}[{row}, {column}]{label} {explain(value)}{advice}")

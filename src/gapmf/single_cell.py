@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from gapmf.counts import is_anndata, list_features
 from gapmf.errors import InvalidInputError
 from gapmf.io.features import align_features
-from gapmf.io.matrices import read_anndata
+from gapmf.io.matrices import read_anndata, warn_if_normalised
 from gapmf.io.table import Table
 from gapmf.types import Array
 
@@ -142,6 +142,7 @@ def transform_anndata(
             "gapmf.fit_anndata or est.fit(adata), or set est.feature_names_in_ to the names"
         )
     cells = read_anndata(adata, layer, "adata.")
+    warn_if_normalised(cells.counts)
     aligned = align_features(cells, wanted)
     _warn_of_missing(cells, est)
     return _store_cells(adata, est, aligned, key_added)

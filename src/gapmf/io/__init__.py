@@ -89,7 +89,8 @@ def read(
     Parameters
     ----------
     path : str, path-like, or pandas or polars DataFrame
-        A file, a folder, or a data frame, which has the options of "parquet". A folder with a
+        A file, a folder, or a data frame, which has the options of "parquet". Triplets may have
+        names in the index, as after ``groupby``. A folder with a
         .mtx is "mtx", with a docword file "uci", with other .txt files "text". A .txt with one
         number on each of its first three lines is "uci".
     format : str, default=None
@@ -160,6 +161,8 @@ def read(
         **vectorizer,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
+    if type(path).__name__ == "Series" and hasattr(path, "reset_index"):  # as groupby makes them
+        path = path.to_frame("count" if path.name is None else path.name)
     if is_frame(path):
         if format is not None:
             raise InvalidInputError("a data frame has no format: leave the option `format` out")
