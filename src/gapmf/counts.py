@@ -178,9 +178,9 @@ def warn_of_duplicates(names: Iterable[Any], advice: str) -> None:
     repeated = [(name, times) for name, times in Counter(names).items() if times > 1]
     if repeated:
         listed = ", ".join(f"{str(name)!r} ({times} times)" for name, times in repeated[:_SHOWN])
-        more = ", …" if len(repeated) > _SHOWN else ""
+        more = f", …, {len(repeated):,} names in all" if len(repeated) > _SHOWN else ""
         warnings.warn(
-            f"{len(repeated):,} feature names occur more than once: {listed}{more}. {advice}",
+            f"some features have the same name: {listed}{more}. {advice}",
             UserWarning,
             stacklevel=4,
         )

@@ -194,8 +194,9 @@ def _warn_of_missing(cells: Table, est: GammaPoissonMF) -> None:
         totals = est.feature_counts_[missing]
         share = float(totals.sum()) / max(float(est.feature_counts_.sum()), 1.0)
         warnings.warn(
-            f"{len(missing):,} genes of the model are not in adata and count as 0; in the fit they "
-            f"had {share:.2%} of the counts: {list_features(totals, [names[f] for f in missing])}",
+            f"genes that adata does not have count as 0: {len(missing):,} of the model's "
+            f"{len(names):,}, with {share:.2%} of the counts of the fit: "
+            f"{list_features(totals, [names[f] for f in missing])}",
             UserWarning,
             stacklevel=3,
         )

@@ -122,8 +122,8 @@ def align_features(table: Table, wanted: Iterable[Any]) -> Table:
         share = float(totals[lost].sum()) / max(float(totals.sum()), 1.0)
         most = list_features(totals[lost], table.feature_names[lost].tolist())
         warnings.warn(
-            f"{lost.size:,} features of the data that the model does not have are left out, with "
-            f"{share:.2%} of the counts: {most}",
+            f"features that the model does not have are left out: {lost.size:,} of {len(names):,}, "
+            f"with {share:.2%} of the counts: {most}",
             UserWarning,
             stacklevel=3,
         )
