@@ -159,7 +159,6 @@ def scaled(depth, target, logs, N=400):
     [
         (1000, 1e4, False, "half of the totals of cells lie between 9,9.. and 10,0.."),
         (3000, 3e3, False, "half of the totals of cells lie between 2,9.. and 3,0.."),
-        (1000, 1500, False, r"\d+% of the cells have no count of 1"),
         (1000, 1e4, True, r"\d+% of the cells have no count of 1"),
     ],
 )
@@ -167,7 +166,7 @@ def test_counts_that_were_normalised_and_rounded(depth, target, logs, reason):
     raw, rounded = scaled(depth, target, logs)
     rough = GammaPoissonMF(1, tol=0.1, random_state=0)
     for fit in (rough.fit, lambda adata: fit_anndata(adata, rough)):
-        with pytest.warns(UserWarning, match=f"look normalised and rounded: {reason}. The model"):
+        with pytest.warns(UserWarning, match=f"look normalised and rounded: {reason}.* The model"):
             fit(anndata.AnnData(rounded))
     with pytest.warns(UserWarning, match="look normalised and rounded"):
         transform_anndata(anndata.AnnData(rounded), rough)

@@ -180,9 +180,7 @@ def warn_of_duplicates(names: Iterable[Any], advice: str) -> None:
         listed = ", ".join(f"{str(name)!r} ({times} times)" for name, times in repeated[:_SHOWN])
         more = f", …, {len(repeated):,} names in all" if len(repeated) > _SHOWN else ""
         warnings.warn(
-            f"some features have the same name: {listed}{more}. {advice}",
-            UserWarning,
-            stacklevel=4,
+            f"some features have the same name: {listed}{more}. {advice}", UserWarning, stacklevel=4
         )
 
 

@@ -154,7 +154,8 @@ def test_options_that_a_format_does_not_have(tmp_path, kind):
         ({"min_df": 0}, "min_df must be a whole number of samples, 1 or more, or a share .*is 0$"),
         ({"max_df": 1.5}, "max_df must be .* from 0.0 to 1.0, but is 1.5"),
         ({"min_df": True}, "min_df must be"),
-        ({"stop_words": "german"}, "a file with one word per line, but there is no file german"),
+        ({"stop_words": "german"}, "word per line, but is 'german', and there is no such file"),
+        ({"stop_words": 5}, "stop_words must be english, a list of words, .* but is '5'$"),
     ],
 )
 def test_options_that_cannot_be(tmp_path, options, match):

@@ -22,20 +22,24 @@ def check_filters(given: dict[str, Any], encoding: str) -> dict[str, Any]:
     filters = {name: given[name] for name in FILTERS if name in given}
     for name in {"min_df", "max_df"} & filters.keys():
         _check_frequency(filters[name], name)
-    words = filters.get("stop_words")
-    if isinstance(words, (str, os.PathLike)) and words != "english":
-        filters["stop_words"] = list(filter(None, map(str.strip, _read_words(words, encoding))))
+    if "stop_words" in filters:
+        filters["stop_words"] = _read_words(filters["stop_words"], encoding)
     return filters
 
 
-def _read_words(path: Any, encoding: str) -> Iterable[str]:
-    where = os.fsdecode(path)
-    if not os.path.isfile(where):
+def _read_words(words: Any, encoding: str) -> Any:
+    """Return "english", or words as a list: those of a file, if this is the name of one."""
+    is_name = isinstance(words, (str, os.PathLike))
+    if is_name and words == "english":
+        return words
+    if is_name and os.path.isfile(words):
+        return list(filter(None, map(str.strip, read_lines(os.fsdecode(words), encoding))))
+    if is_name or not isinstance(words, Iterable):
         raise InvalidInputError(
-            f"stop_words must be english, a list of words, or a file with one word per line, but "
-            f"there is no file {where}"
+            "stop_words must be english, a list of words, or a file with one word per line, but is "
+            f"{str(words)!r}" + (", and there is no such file" if is_name else "")
         )
-    return read_lines(where, encoding)
+    return list(words)
 
 
 def _check_frequency(value: Any, name: str) -> None:
@@ -53,7 +57,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def filter_features(
-    table: Table, where: str, *, stop_words: Any = None, min_df: float = 1, max_df: float = 1.0
+    table: Table, where: str, *, stop_words: Any = (), min_df: float = 1, max_df: float = 1.0
 ) -> Table:
     """Leave out stop words, and features that occur in too few or too many samples.
 
@@ -70,7 +74,7 @@ def filter_features(
     N, F = table.counts.shape
     n_samples = np.bincount(table.counts.indices, minlength=F)
     least, most = (limit if _is_whole(limit) else limit * N for limit in (min_df, max_df))
-    words = _english() if stop_words == "english" else frozenset(stop_words)
+    words = _english() if isinstance(stop_words, str) else frozenset(stop_words)
     stopped = np.array([name in words or name.lower() in words for name in names], dtype=bool)
     kept = np.flatnonzero((n_samples >= least) & (n_samples <= most) & ~stopped)
     if not kept.size:

@@ -151,7 +151,10 @@ def _find_scaling(counts: sp.csr_array) -> str | None:
     variance, least = ((high - low) / 1.35) ** 2, middle * (1 - 10 / np.sqrt(totals.size))
     near = [target for target in _TARGETS if max(target - low, high - target) < target / 10]
     if variance < least or near:
-        return f"half of the totals of cells lie between {low:,.0f} and {high:,.0f}"
+        return (
+            f"half of the totals of cells lie between {low:,.0f} and {high:,.0f}, nearer to each "
+            "other than raw ones"
+        )
     sparse = (sizes >= _MANY_GENES) & (2 * sizes <= counts.shape[1])  # raw ones have counts of 1
     if sparse.sum() > _FEW_CELLS:
         smallest = np.minimum.reduceat(counts.data, counts.indptr[:-1][sizes > 0])
