@@ -182,7 +182,7 @@ class GammaPoissonMF(
     See Also
     --------
     gapmf.select_rank : Choose the number of components.
-    gapmf.fit_anndata : Fit an AnnData object.
+    gapmf.fit_anndata : Fit an AnnData object, and store the result in it.
 
     References
     ----------
@@ -257,8 +257,9 @@ class GammaPoissonMF(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Counts: whole numbers, at least 0.
+        X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
+            Counts: whole numbers, at least 0. Of an AnnData, here and in all methods, `X.X` and
+            the names of the genes are taken; `fit_anndata` also reads layers.
         y : None, default=None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
