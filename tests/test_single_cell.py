@@ -105,7 +105,9 @@ def test_normalised_counts_are_refused_and_the_right_layer_named():
         fit_anndata(adata, an_estimator())
     assert not adata.obsm
     assert not adata.uns
-    with pytest.raises(InvalidInputError, match=r"'gene \d+'.*fit_anndata may be one of 'raw co"):
+    with pytest.raises(
+        InvalidInputError, match=r"'gene \d+'.*fit_anndata also reads layers: there are 'raw co"
+    ):
         an_estimator().fit(adata)
     del adata.layers["raw counts"]
     with pytest.raises(InvalidInputError, match="pass raw counts, not normalised"):

@@ -93,7 +93,8 @@ def check_counts(
         values, advice = X, ""
         if is_anndata(X):
             values, labels, name = anndata_matrix(X, None, "adata.")
-            advice = f"; `layer` of gapmf.fit_anndata may be one of {list_layers(X)}"
+            if (layers := list_layers(X)) != "none":
+                advice = f"; gapmf.fit_anndata also reads layers: there are {layers}"
         values = values if sp.issparse(values) else _from_dense(values, name)
         matrix = _checked(values, labels, name, advice)
     if n_features is not None and matrix.shape[1] != n_features:
