@@ -358,3 +358,11 @@ def test_ctrl_c_ends_what_makes_several_fits():
     with pytest.raises(KeyboardInterrupt):
         gapmf.select_rank(counts(), [1, 2], estimator=est)
     assert est.fit(counts()).interrupted_
+
+
+def test_a_folder_that_does_not_exist_is_refused_before_the_fit(tmp_path):
+    never = [lambda record: pytest.fail("the fit has begun")]
+    for path, match in ((tmp_path / "no" / "c", "there is no folder"), (tmp_path, "is a folder")):
+        for kind in (str, type(path)):
+            with pytest.raises(InvalidInputError, match=match):
+                GammaPoissonMF(2, checkpoint=kind(path), callbacks=never).fit(counts())

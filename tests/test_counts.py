@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -259,3 +260,27 @@ def test_what_read_returns_is_not_counts_yet():
 
     with pytest.raises(InvalidInputError, match=r"pass its counts, table\.counts"):
         check_counts(Table(check_counts([[1, 2]]), None, None))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, pd.Series, pl.Series])
+def test_texts_are_to_be_counted_first(kind):
+    match = "counts, samples × features, but is 2 texts, the first 'an ape': count words first"
+    with pytest.raises(InvalidInputError, match=match):
+        check_counts(kind(["an ape", "a bee"]))
+
+
+@pytest.mark.parametrize("path", ["counts.csv", Path("counts.csv")])
+def test_a_path_is_to_be_read_first(path):
+    with pytest.raises(
+        InvalidInputError, match=r"but is .*; gapmf.read\(path\).counts reads a file"
+    ):
+        check_counts(path)
+
+
+def test_triplets_are_to_be_read_first():
+    frame = pd.DataFrame({"doc": ["a", "b"], "word": ["ape", "bee"], "n": [1, 2]})
+    with pytest.raises(InvalidInputError, match=r"'a' \(text\).*gapmf.read reads them as triplets"):
+        check_counts(frame)
+    with pytest.raises(InvalidInputError, match=r"'a' \(text\)") as caught:
+        check_counts(frame[["doc", "n"]])
+    assert "triplets" not in str(caught.value)

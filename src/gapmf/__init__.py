@@ -27,6 +27,7 @@ _EXPORTS = {
     "split_joint_cost": "gapmf.likelihood.joint",
     "select_rank": "gapmf.selection",
     "fit_anndata": "gapmf.single_cell",
+    "transform_anndata": "gapmf.single_cell",
     "read": "gapmf.io",
     "Table": "gapmf.io.table",
 }
@@ -53,6 +54,7 @@ __all__ = [
     "select_rank",
     "split_joint_cost",
     "split_marginal_cost",
+    "transform_anndata",
 ]
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank
-    from gapmf.single_cell import fit_anndata
+    from gapmf.single_cell import fit_anndata, transform_anndata
 
 
 def __getattr__(name: str) -> object:

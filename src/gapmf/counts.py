@@ -1,14 +1,17 @@
 """Validation of count data.
 
 `check_counts` converts every kind of X that gapmf accepts (NumPy, SciPy sparse, pandas, polars,
-nested lists) to a canonical CSR array of int64 counts, samples × features. It never makes sparse
-input dense.
+AnnData, nested lists) to a canonical CSR array of int64 counts, samples × features. It never makes
+sparse input dense.
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +24,13 @@ from gapmf.validation import shorten
 
 LARGEST_COUNT = 2**53  # integers are exact in float64 up to here
 
+MATCH_GENES = "gapmf.transform_anndata(adata, est) matches genes by name"
+
+_IF_TRIPLETS = (
+    "; if each row is a sample, a feature and a count, gapmf.read reads them as triplets (see its "
+    "option `layout`)"
+)
+_SHOWN = 5  # names in a message
 _EXPECTED = "counts must be whole numbers from 0 to 2**53"
 _ADVICE = {
     "negative": "Negative values in data are not counts: pass raw, unscaled counts",
@@ -36,20 +46,28 @@ _ADVICE = {
 
 
 def check_counts(
-    X: Any, *, n_features: int | None = None, name: str = "X", owner: str = "the model"
+    X: Any,
+    *,
+    n_features: int | None = None,
+    name: str = "X",
+    owner: str = "the model",
+    labels: Sequence[Any] | None = None,
 ) -> sp.csr_array:
     """Return X as a canonical CSR array of int64 counts.
 
     Parameters
     ----------
     X : array-like, sparse matrix, pandas or polars DataFrame of shape (n_samples, n_features)
-        Integers ≥ 0 of any dtype, including objects that hold numbers.
+        Integers ≥ 0 of any dtype, including objects that hold numbers. An AnnData stands for its
+        `X`.
     n_features : int, optional
         Number of features that X must have.
     name : str, default="X"
         Name of X in error messages.
     owner : str, default="the model"
         What has `n_features` features, in error messages.
+    labels : sequence, optional
+        Names of the features in error messages, for an X that has none.
 
     Returns
     -------
@@ -72,12 +90,19 @@ def check_counts(
     if is_frame(X):
         matrix = _from_frame(X, name)
     else:
-        matrix = _checked(X if sp.issparse(X) else _from_dense(X, name), None, name)
+        values, advice = X, ""
+        if is_anndata(X):
+            values, labels, name = anndata_matrix(X, None, "adata.")
+            if (layers := list_layers(X)) != "none":
+                advice = f"; gapmf.fit_anndata also reads layers: there are {layers}"
+        values = values if sp.issparse(values) else _from_dense(values, name)
+        matrix = _checked(values, labels, name, advice)
     if n_features is not None and matrix.shape[1] != n_features:
+        turned = f"{name} is samples × features and W is features × components: is one transposed?"
         raise InvalidInputError(
             f"{name} has {matrix.shape[1]} features, but {owner} is expecting {n_features} "
             f"features as input: pass the features of the training data, in the same order. "
-            f"{name} is samples × features and W is features × components: is one transposed?"
+            + (f"{MATCH_GENES}, in any order" if is_anndata(X) else turned)
         )
     totals = np.asarray(matrix.astype(np.float64).sum(axis=1)).reshape(-1)
     if totals.max() > LARGEST_COUNT:
@@ -99,6 +124,88 @@ def is_frame(X: Any) -> bool:
     return package in ("pandas", "polars") and kind == "DataFrame"
 
 
+def is_anndata(X: Any) -> bool:
+    """Whether X is an AnnData. The package is not imported to find out."""
+    return any(
+        kind.__name__ == "AnnData" and kind.__module__.startswith("anndata")
+        for kind in type(X).__mro__
+    )
+
+
+def anndata_matrix(adata: Any, layer: str | None, place: str) -> tuple[Any, Any, str]:
+    """Return the values of `X`, of a layer, or for "raw" of `adata.raw`; their genes; their name.
+
+    A layer that is called "raw" comes before `adata.raw`. `place` begins the name.
+    """
+    if layer is None:
+        source, values, name = adata, adata.X, f"{place}X"
+    elif layer in adata.layers:
+        source, values, name = adata, adata.layers[layer], f"{place}layers[{layer!r}]"
+    elif layer == "raw" and adata.raw is not None:
+        source, values, name = adata.raw, adata.raw.X, f"{place}raw.X"
+    else:
+        raise InvalidInputError(f"{place}layers has no {layer!r}: there are {list_layers(adata)}")
+    if values is None:
+        raise InvalidInputError(
+            f"{name} is empty: set the `layer` that holds the counts; there are "
+            f"{list_layers(adata)}"
+        )
+    values = values.to_memory() if hasattr(values, "to_memory") else values  # from a file
+    return values, gene_names(source), name
+
+
+def gene_names(adata: Any) -> Any:
+    """Return the names of genes; those that occur twice are numbered, as anndata does it."""
+    if adata.var_names.is_unique:
+        return adata.var_names
+    from anndata.utils import make_index_unique
+
+    return make_index_unique(adata.var_names)
+
+
+def list_layers(adata: Any) -> str:
+    """List what the option `layer` may be."""
+    known = [*adata.layers, *(["raw"] if adata.raw is not None else [])]
+    return ", ".join(map(repr, dict.fromkeys(known))) or "none"
+
+
+def with_feature_names(X: Any) -> Any:
+    """Return what scikit-learn finds the names of features in: for an AnnData, a frame of genes."""
+    return X.var.iloc[:, :0].T.set_axis(gene_names(X), axis=1) if is_anndata(X) else X
+
+
+def warn_of_duplicates(names: Iterable[Any], advice: str) -> None:
+    """Warn if features share a name."""
+    repeated = [(name, times) for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        listed = ", ".join(f"{str(name)!r} ({times} times)" for name, times in repeated[:_SHOWN])
+        more = f", …, {len(repeated):,} names in all" if len(repeated) > _SHOWN else ""
+        warnings.warn(
+            f"some features have the same name: {listed}{more}. {advice}", UserWarning, stacklevel=4
+        )
+
+
+def warn_of_duplicate_genes(adata: Any) -> None:
+    """Warn if genes of an AnnData share a name."""
+    warn_of_duplicates(
+        adata.var_names,
+        "They are numbered, as adata.var_names_make_unique() does: cells whose genes are in "
+        "another order would be matched wrongly, so give the genes unique names",
+    )
+
+
+def list_features(totals: NDArray[Any], names: Sequence[Any] | None = None) -> str:
+    """List features by name, or else by number, with their counts, the largest first.
+
+    >>> list_features(np.array([0, 1200, 3]), ["ape", "bee", "cat"])
+    "'bee' (1,200), 'cat' (3), 'ape' (0)"
+    """
+    order = np.argsort(-totals, kind="stable")
+    shown = [f if names is None else repr(str(names[f])) for f in order[:_SHOWN]]
+    listed = [f"{name} ({int(totals[f]):,})" for name, f in zip(shown, order, strict=False)]
+    return ", ".join(listed) + (", …" if len(order) > _SHOWN else "")
+
+
 def _from_frame(frame: Any, name: str) -> Any:
     """Counts from a pandas or polars frame, column by column: each keeps its own type."""
     _check_shape(frame.shape, name)
@@ -116,7 +223,7 @@ def _from_frame(frame: Any, name: str) -> Any:
         columns.append(values[rows[-1]].astype(np.int64))
     if bad:
         row, f, value = min(bad, key=lambda place: place[:2])
-        _refuse(value, row, f, labels, name)
+        _refuse(value, row, f, labels, name, _IF_TRIPLETS if len(labels) == 3 else "")
     indptr = np.concatenate([[0], np.cumsum([part.size for part in rows])])
     by_column = (np.concatenate(columns), np.concatenate(rows), indptr)
     return sp.csc_array(by_column, shape=frame.shape)
@@ -149,9 +256,17 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
             f"{name} is ragged: every row (sample) must have the same number of features"
         ) from None
     if array.ndim == 0:
+        is_path = isinstance(values, (str, os.PathLike))
         raise InvalidInputError(
             f"{name} must be a 2-D array, sparse matrix or frame of counts, samples × features, "
             f"but is {type(values).__name__}: {shorten(values)}"
+            + ("; gapmf.read(path).counts reads a file" if is_path else "")
+        )
+    if array.ndim == 1 and array.size and all(isinstance(text, str) for text in array):
+        raise InvalidInputError(
+            f"{name} must be counts, samples × features, but is {array.size} texts, the first "
+            f"{shorten(str(array[0]))}: count words first, with sklearn's "
+            f"CountVectorizer().fit_transform({name})"
         )
     _check_shape(array.shape, name)
     if array.dtype.kind not in "buif":
@@ -175,7 +290,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         )
 
 
-def _checked(matrix: Any, labels: Sequence[Any] | None, name: str) -> Any:
+def _checked(matrix: Any, labels: Sequence[Any] | None, name: str, advice: str = "") -> Any:
     """Return a sparse matrix as CSR, CSC or COO, if all stored entries are counts.
 
     They are checked in their own type, before duplicates are summed: two uint8 entries of 200 make
@@ -193,7 +308,7 @@ def _checked(matrix: Any, labels: Sequence[Any] | None, name: str) -> Any:
         cells = matrix.tocoo()
         bad = np.flatnonzero(~is_count(cells.data))
         at = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
-        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name)
+        _refuse(cells.data[at], int(cells.row[at]), int(cells.col[at]), labels, name, advice)
     return matrix
 
 
@@ -251,6 +366,8 @@ def explain(value: Any, shown: str | None = None) -> str:
     return f"is {shown or shorten(value)} ({fault}): {_EXPECTED}; {_ADVICE[fault]}"
 
 
-def _refuse(value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str) -> None:
+def _refuse(
+    value: Any, row: int, column: int, labels: Sequence[Any] | None, name: str, advice: str = ""
+) -> None:
     label = "" if labels is None else f" (column {labels[column]!r})"
-    raise InvalidInputError(f"{name}[{row}, {column}]{label} {explain(value)}")
+    raise InvalidInputError(f"{name}[{row}, {column}]{label} {explain(value)}{advice}")

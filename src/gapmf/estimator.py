@@ -16,7 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
 from gapmf import persistence
-from gapmf.counts import check_counts
+from gapmf.counts import (
+    MATCH_GENES,
+    check_counts,
+    is_anndata,
+    list_features,
+    warn_of_duplicate_genes,
+    with_feature_names,
+)
 from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
 from gapmf.em.fit import FitData, FitResult, MonteCarloState
@@ -29,6 +36,7 @@ from gapmf.em.settings import (
     check_verbose,
 )
 from gapmf.errors import InvalidInputError
+from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.posterior import Posterior, posterior_activations
 from gapmf.likelihood.result import LogLikelihood
@@ -160,8 +168,9 @@ class GammaPoissonMF(
     interrupted_ : bool
         Whether Ctrl-C ended the fit.
     history_ : dict of ndarray
-        One entry per iteration: "seconds" and "n_sweeps" (both since the beginning), "norms" of
-        shape (n_iter, n_components), and "log_likelihood" (nan where it was not computed).
+        One entry per iteration. "seconds" and "n_sweeps" are cumulative, from the beginning of
+        the fit: their last entries are its totals. "norms", of shape (n_iter, n_components), and
+        "log_likelihood", nan where it was not computed, are those after the iteration.
     feature_counts_ : ndarray of shape (n_features,)
         Total count of each feature.
     log_likelihood_ : float
@@ -173,12 +182,12 @@ class GammaPoissonMF(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if X was a data frame.
+        Names of the features, if X was a data frame or an AnnData.
 
     See Also
     --------
     gapmf.select_rank : Choose the number of components.
-    gapmf.fit_anndata : Fit an AnnData object.
+    gapmf.fit_anndata : Fit an AnnData object, and store the result in it.
 
     References
     ----------
@@ -255,8 +264,9 @@ class GammaPoissonMF(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Counts: whole numbers, at least 0.
+        X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
+            Counts: whole numbers, at least 0. Of an AnnData, here and in all methods, `X.X` and
+            the names of the genes are taken; `fit_anndata` also reads layers.
         y : None, default=None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -347,6 +357,10 @@ class GammaPoissonMF(
     def _check_fit(self, X: Any, sample_weight: Any) -> tuple[FitData, Settings]:
         """Check everything that a fit depends on."""
         counts = check_counts(X)
+        GammaPoissonMF()._check_names(X, reset=True)  # names that cannot be are said before the fit
+        if is_anndata(X):
+            warn_of_duplicate_genes(X)
+            warn_if_normalised(counts)
         parameters = self.get_params(deep=False) | self._warm_start(counts.shape[1])
         settings = check_settings(parameters, counts)
         check_n_jobs(self.n_jobs)
@@ -397,7 +411,7 @@ class GammaPoissonMF(
                 checkpoint=checkpoint,
                 resumed=resumed,
             )
-        validate_data(self, X, reset=True, skip_check_array=True)  # sets the names of features
+        self._check_names(X, reset=True)
         fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
         self._store(fitted)
         if checkpoint is not None and not result.interrupted:
@@ -513,10 +527,7 @@ class GammaPoissonMF(
         >>> est.proportions([[4, 1], [0, 0]]).sum(axis=1).round(12)
         array([1., 1.])
         """
-        sizes = self._posterior(X, "proportions").sizes
-        total = sizes.sum(axis=1, keepdims=True)
-        shares = np.broadcast_to(self.model_.shares, sizes.shape).copy()
-        return np.asarray(np.divide(sizes, total, out=shares, where=total > 0))
+        return self._posterior(X, "proportions").proportions
 
     def posterior(
         self,
@@ -586,15 +597,12 @@ class GammaPoissonMF(
 
     def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
         """Say which features have counts here but in no component."""
-        totals = np.asarray(counts.sum(axis=0))
-        unknown = np.flatnonzero(~known & (totals > 0))
-        unknown = unknown[np.argsort(-totals[unknown], kind="stable")]
-        names = getattr(self, "feature_names_in_", np.arange(known.size))
-        listed = ", ".join(str(names[f]) for f in unknown[:5])
+        totals = np.where(known, 0, np.asarray(counts.sum(axis=0)))
+        names = getattr(self, "feature_names_in_", None)
         return (
-            f"{unknown.size} features of X had no counts in the fit, so they say nothing about "
-            f"activations and are ignored: {listed}{', …' if unknown.size > 5 else ''} "
-            f"({totals[unknown].sum() / totals.sum():.2%} of all counts)"
+            f"features that had no counts in the fit say nothing about activations and are "
+            f"ignored: {int((totals > 0).sum()):,} features, with "
+            f"{totals.sum() / counts.sum():.2%} of all counts: {list_features(totals, names)}"
         )
 
     def log_likelihood(
@@ -708,9 +716,17 @@ class GammaPoissonMF(
         check_is_fitted(self, "model_")
         check_n_jobs(self.n_jobs)
         counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
-        validate_data(self, X, reset=False, skip_check_array=True)  # checks names of features
+        self._check_names(X, reset=False)
         weight = check_smoothing(self.smoothing)
         return counts, self.model_.smoothed(self.feature_counts_, weight)
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        """Set the names of the features from X, or compare them with those of the fit."""
+        try:
+            validate_data(self, with_feature_names(X), reset=reset, skip_check_array=True)
+        except ValueError as error:
+            advice = f"{MATCH_GENES}, in any order" if is_anndata(X) else ""
+            raise InvalidInputError(f"{str(error).rstrip()}\n{advice}".rstrip()) from None
 
     # Asking about the model.
 

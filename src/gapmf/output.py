@@ -76,16 +76,28 @@ def to_records(columns: Columns) -> list[dict[str, Any]]:
 
 
 def _to_list(values: Any) -> list[Any]:
-    return values.tolist() if hasattr(values, "tolist") else list(values)
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return [_to_unicode(value) if isinstance(value, str) else value for value in values]
+
+
+def _to_unicode(text: str) -> str:
+    r"""Escape what is not Unicode: a name of a file that is not UTF-8 has surrogates in it.
+
+    >>> print(_to_unicode("caf\udce9.txt"))
+    caf\udce9.txt
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _to_plain(item) for key, item in value.items()}
+        return {_to_plain(key): _to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_plain(item) for item in value]
     if hasattr(value, "tolist"):
         return _to_plain(value.tolist())
+    if isinstance(value, str):
+        return _to_unicode(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -98,4 +110,6 @@ def _parquet_writer() -> Callable[[Columns, str], Any]:
         raise InvalidInputError(
             "Parquet needs pyarrow: pip install 'gapmf[parquet]', or write a .csv"
         ) from error
-    return lambda columns, path: pandas.DataFrame(dict(columns)).to_parquet(path)
+    return lambda columns, path: pandas.DataFrame(
+        {name: _to_list(values) for name, values in columns.items()}
+    ).to_parquet(path)

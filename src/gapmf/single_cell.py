@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
+from gapmf.counts import is_anndata, list_features
 from gapmf.errors import InvalidInputError
-from gapmf.io.matrices import counts_of, warn_if_normalised
+from gapmf.io.features import align_features
+from gapmf.io.matrices import read_anndata, warn_if_normalised
+from gapmf.io.table import Table
+from gapmf.types import Array
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF
 
 
 def fit_anndata(
-    adata: Any, est: GammaPoissonMF, layer: str | None = None, key_added: str = "gap"
+    adata: Any, est: GammaPoissonMF | int, layer: str | None = None, key_added: str = "gap"
 ) -> GammaPoissonMF:
     """Fit an estimator to the counts of an AnnData and store the result there.
 
-    `adata.obsm["X_gap"]` gets the posterior means of the activations (cells × components),
-    `adata.varm["gap_components"]` the components (genes × components) and `adata.uns["gap"]` a
-    summary: parameters, α and β, norms and shares, the rank, and whether the fit converged.
+    `adata.varm["gap_components"]` gets the components (genes × components), `adata.uns["gap"]` a
+    summary: parameters, α and β, norms and shares, the rank, and whether the fit converged. Then
+    the cells are transformed: `adata.obsm["X_gap"]` gets each cell's proportions, the expected
+    shares of its counts by component (cells × components, rows sum to 1), and
+    `adata.obsm["X_gap_activations"]` the posterior means of the activations. Use proportions for
+    neighbours, clusters and plots: activations live on the scale of each component's norm.
+
+    Ctrl-C stops the fit and keeps the components so far, or stops the transform and keeps the
+    components; a warning says which. `transform_anndata` then computes the rest.
 
     Parameters
     ----------
     adata : AnnData of shape (n_samples, n_features)
-        Cells × genes. It is changed in place.
-    est : GammaPoissonMF
-        Estimator to fit.
+        Cells × genes, in memory. It is changed in place.
+    est : GammaPoissonMF or int
+        Estimator to fit, or a number of components: 10 stands for
+        ``GammaPoissonMF(n_components=10)``.
     layer : str, optional
-        Layer that holds the raw counts. By default they are read from `adata.X`.
+        Layer that holds the raw counts. By default they are read from `adata.X`. Without a layer
+        of that name, "raw" reads `adata.raw`, and the components are in `adata.raw.varm`, because
+        `adata.raw` has its own genes.
     key_added : str, default="gap"
         Key that replaces "gap" in the names above.
 
     Returns
     -------
     GammaPoissonMF
-        The fitted `est`.
+        The fitted estimator, with the names of the genes in `feature_names_in_`.
 
     See Also
     --------
-    GammaPoissonMF.fit : Fit to arrays and data frames.
+    transform_anndata : Project other cells.
+    GammaPoissonMF.fit : Fit to arrays, data frames and AnnData objects without storing.
 
     Examples
     --------
@@ -51,25 +68,150 @@ def fit_anndata(
     >>> adata.obsm["X_gap"].shape, adata.varm["gap_components"].shape
     ((20, 2), (5, 2))
     """
-    try:
-        import anndata
-    except ImportError as error:
-        raise ImportError(
-            "fit_anndata needs the package anndata: pip install 'gapmf[anndata]'"
-        ) from error
-    if not isinstance(adata, anndata.AnnData):
-        raise InvalidInputError(
-            f"adata must be an AnnData, but is {type(adata).__name__}: use est.fit(X) for arrays "
-            "and frames"
-        )
-    counts = counts_of(adata, layer, "adata.")
-    warn_if_normalised(counts, "adata.X" if layer is None else f"adata.layers[{layer!r}]")
-    est.fit(counts)
-    activations = np.asarray(est.transform(counts))
-    adata.obsm[f"X_{key_added}"] = activations
-    adata.varm[f"{key_added}_components"] = est.components_.T.copy()
+    est = _check_estimator(est)
+    _check_writable(adata, "fit")
+    cells = read_anndata(adata, layer, "adata.")
+    est.fit(_as_anndata(cells))
+    from_raw = layer == "raw" and layer not in adata.layers
+    (adata.raw if from_raw else adata).varm[f"{key_added}_components"] = est.components_.T.copy()
     adata.uns[key_added] = _summary(est, layer)
+    for name in _obsm_names(key_added):  # of an earlier fit
+        adata.obsm.pop(name, None)
+    try:
+        if est.interrupted_:
+            raise KeyboardInterrupt
+        _store_cells(adata, est, cells, key_added)
+    except KeyboardInterrupt:
+        place = f"adata{'.raw' if from_raw else ''}.varm[{key_added + '_components'!r}]"
+        warnings.warn(
+            f"stopped: the components are in {place}, but proportions and activations of the "
+            "cells were not computed: gapmf.transform_anndata(adata, est) computes them",
+            UserWarning,
+            stacklevel=2,
+        )
     return est
+
+
+def transform_anndata(
+    adata: Any, est: GammaPoissonMF, layer: str | None = None, key_added: str = "gap"
+) -> Array:
+    """Transform the cells of an AnnData by a fitted estimator, with genes matched by name.
+
+    `adata.obsm["X_gap"]` gets each cell's proportions, the expected shares of its counts by
+    component (rows sum to 1), and `adata.obsm["X_gap_activations"]` the posterior means of the
+    activations. Genes may be in any order. Those that the estimator does not know are left out, and
+    those that `adata` does not have count as 0; a warning names both.
+
+    Parameters
+    ----------
+    adata : AnnData of shape (n_samples, n_features)
+        Cells × genes, in memory. It is changed in place.
+    est : GammaPoissonMF
+        Estimator that was fitted with names: by `fit_anndata`, or to an AnnData or a data frame.
+    layer : str, optional
+        Layer that holds the raw counts. By default they are read from `adata.X`. Without a layer
+        of that name, "raw" reads `adata.raw`.
+    key_added : str, default="gap"
+        Key that replaces "gap" in the names above.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_components)
+        The proportions, as in `adata.obsm["X_gap"]`.
+
+    See Also
+    --------
+    fit_anndata : Fit, and transform the cells of the fit.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np
+    >>> from gapmf import GammaPoissonMF, fit_anndata, transform_anndata
+    >>> adata = anndata.AnnData(np.random.default_rng(0).poisson(2.0, (20, 5)).astype(float))
+    >>> est = fit_anndata(adata[:15].copy(), GammaPoissonMF(2, random_state=0))
+    >>> new = adata[15:, ::-1].copy()
+    >>> transform_anndata(new, est).shape
+    (5, 2)
+    """
+    _check_writable(adata, "transform")
+    check_is_fitted(est, "model_")
+    wanted = getattr(est, "feature_names_in_", None)
+    if wanted is None:
+        raise InvalidInputError(
+            "est was fitted without names of genes, so that they cannot be matched: fit it by "
+            "gapmf.fit_anndata or est.fit(adata), or set est.feature_names_in_ to the names"
+        )
+    cells = read_anndata(adata, layer, "adata.")
+    warn_if_normalised(cells.counts)
+    aligned = align_features(cells, wanted)
+    _warn_of_missing(cells, est)
+    return _store_cells(adata, est, aligned, key_added)
+
+
+def _check_estimator(est: Any) -> GammaPoissonMF:
+    from gapmf.estimator import GammaPoissonMF
+
+    if isinstance(est, (int, np.integer)) and not isinstance(est, bool):
+        return GammaPoissonMF(n_components=int(est))
+    if not isinstance(est, GammaPoissonMF):
+        raise InvalidInputError(
+            f"est must be a GammaPoissonMF, for example GammaPoissonMF(n_components=10), or a "
+            f"number of components, but is {est!r}"
+        )
+    return est
+
+
+def _check_writable(adata: Any, verb: str) -> None:
+    """Refuse what results cannot be written to, before any work is done."""
+    if not is_anndata(adata):
+        raise InvalidInputError(
+            f"adata must be an AnnData, but is {type(adata).__name__}: use est.{verb}(X) for "
+            "arrays and frames"
+        )
+    if adata.isbacked:
+        raise InvalidInputError(
+            f"adata is backed by the file {adata.filename}, which results are not written to: "
+            "use adata = adata.to_memory() first"
+        )
+
+
+def _as_anndata(cells: Table) -> Any:
+    """Return counts and names of genes as an AnnData, from which an estimator takes both."""
+    import anndata
+    import pandas as pd
+
+    names = pd.DataFrame(index=pd.Index(cells.feature_names))
+    return anndata.AnnData(sp.csr_matrix(cells.counts), var=names)
+
+
+def _warn_of_missing(cells: Table, est: GammaPoissonMF) -> None:
+    """Say which genes of the model the cells do not have."""
+    assert cells.feature_names is not None
+    there = {name.strip() for name in cells.feature_names}
+    names = [str(name) for name in est.feature_names_in_]
+    missing = [f for f, name in enumerate(names) if name.strip() not in there]
+    if missing:
+        totals = est.feature_counts_[missing]
+        share = float(totals.sum()) / max(float(est.feature_counts_.sum()), 1.0)
+        warnings.warn(
+            f"genes that adata does not have count as 0: {len(missing):,} of the model's "
+            f"{len(names):,}, with {share:.2%} of the counts of the fit: "
+            f"{list_features(totals, [names[f] for f in missing])}",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _store_cells(adata: Any, est: GammaPoissonMF, cells: Table, key_added: str) -> Array:
+    """Transform cells, store proportions and activations, and return the proportions."""
+    found = est.posterior(_as_anndata(cells), quantiles=())
+    for name, values in zip(_obsm_names(key_added), (found.proportions, found.mean), strict=True):
+        adata.obsm[name] = values
+    return found.proportions
+
+
+def _obsm_names(key_added: str) -> tuple[str, str]:
+    return f"X_{key_added}", f"X_{key_added}_activations"
 
 
 def _summary(est: GammaPoissonMF, layer: str | None) -> dict[str, Any]:

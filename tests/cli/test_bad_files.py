@@ -32,10 +32,10 @@ FILES = [
     ("a.parquet", "parquet", b"PAR1 and no more", (), ""),
     ("negative.parquet", "parquet", None, (), ", X[1, 1] (column 'f1') is -2 "),
     ("a.h5ad", "h5ad", b"\x89HDF\r\n\x1a\n" + bytes(100), (), " cannot be read (OSError"),
-    ("zoo.h5ad", "h5ad", None, (), ", X[0, 0] is "),
-    ("zoo.h5ad", "h5ad", None, ("--layer", "counts"), ", layers has no 'counts': the layers are"),
+    ("zoo.h5ad", "h5ad", None, (), ", X[0, 0] (column 'f0') is "),
+    ("zoo.h5ad", "h5ad", None, ("--layer", "counts"), ", layers has no 'counts': there are 'raw'"),
     ("a.txt", "text", "f0 f1\nder Bär f2\n".encode("latin-1"), (), ", line 2: not utf-8"),
-    ("b.txt", "text", "", (), " cannot be read (ValueError: empty vocabulary"),
+    ("b.txt", "text", "", (), ": empty vocabulary"),
     ("texts", "text", None, (), "/b.txt, line 3: not utf-8"),
     ("nothing", "text", None, (), " is a folder without .mtx or .txt files"),
     ("a.xls", "text", "f0 f1\n", (), ": the format cannot be found from the name"),
@@ -98,7 +98,9 @@ def test_features_that_the_model_does_not_have(model, tmp_path):
     few = put(tmp_path / "few.mtx", MARKET + "2 3 1\n1 1 4\n")
     for command in ("score", "transform"):
         said = gapmf(command, model, other, "-o", tmp_path / "o.csv", code=1).stderr
-        assert "none of the 2 features of the data is one of the model's: 'ape'" in said
+        assert (
+            "none of the 2 features of the data is one of the model's: the data have 'ape'" in said
+        )
         said = gapmf(command, model, few, "-o", tmp_path / "o.csv", code=1).stderr
         assert f"{few} has 3 features, but the model has 5" in said
     assert sorted(tmp_path.iterdir()) == [few, other]

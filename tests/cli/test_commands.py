@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+import sys
 
 import numpy as np
 import polars as pl
@@ -117,7 +119,10 @@ def test_features_are_found_by_name(folder, tmp_path):
         writer.writerow(names)
         writer.writerows(np.column_stack([counts[:, order], np.full(60, 2)]).tolist())
     done = gapmf("transform", folder / "m.gapmf", tmp_path / "other.csv")
-    assert "1 features that the model does not know are left out" in done.stderr
+    said = (
+        "that the model does not have are left out: 1 of 20, with 5.12% of the counts: 'new' (120)"
+    )
+    assert said in done.stderr
     known = np.zeros_like(counts)
     known[:, order] = counts[:, order]
     expected = GammaPoissonMF.load(folder / "m.gapmf").transform(known)
@@ -143,6 +148,11 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
     [
         (["fit", "nowhere.csv", "-k", 2, "-o", "m"], "No such file"),
         (["fit", "toy.csv", "-k", 2, "-o", "no/such/m"], "there is no folder"),
+        (["fit", "nowhere", "-k", 2, "-o", "m", "--checkpoint", "no/such/c"], "there is no folder"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--min-df", "0"], "min_df must be a whole number"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--max-df", "1.5"], "from 0.0 to 1.0, but is 1.5"),
+        (["fit", "toy.npz", "-k", 2, "-o", "m", "--min-df", "2"], "has no names of features"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--stop-words", "x"], "there is no such file"),
         (["fit", "toy.csv", "-k", 2, "-o", "toy.csv"], "is the data"),
         (["fit", "toy.npz", "-k", 2, "-o", "toy.csv"], "is not a model, so it is not replaced"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--resume"], "--resume needs --checkpoint"),
@@ -185,6 +195,7 @@ def test_bad_input(folder, args, match, monkeypatch):
         (["fit", "toy.csv", "-k", 0, "-o", "m"], "--components"),
         (["fit", "toy.csv", "-o", "m"], "Missing option"),
         (["fit", "-k", 2, "-o", "m"], "Missing argument 'DATA'"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--min-df", "few"], "'few' is not a number of"),
         (["score", "m.gapmf"], "Missing argument 'DATA'"),
         (["transform", "m.gapmf", "toy.csv", "toy.csv"], "unexpected extra argument"),
         (["topics", "m.gapmf", "-n", 0], "-n"),
@@ -216,6 +227,63 @@ def test_text(tmp_path):
     (tmp_path / "new.txt").write_text("honey bees dance\n")
     done = gapmf("transform", tmp_path / "m", tmp_path / "new.txt")
     assert "left out" in done.stderr
+
+
+def test_filters_of_features(folder, tmp_path):
+    """For any format with names; data that are not filtered are then matched by name."""
+    data, out = folder / "docword.toy.txt", tmp_path / "m.gapmf"
+    (tmp_path / "stop").write_text("word1\nword2\n")
+    options = ("--min-df", 3, "--max-df", "0.9", "--stop-words", tmp_path / "stop")
+    done = gapmf("fit", data, "-k", 2, "-o", out, "--tol", 0.1, *options)
+    table = read(data, min_df=3, max_df=0.9, stop_words=["word1", "word2"])
+    assert f"60 samples × {len(table.feature_names)} features" in done.stderr
+    assert list(GammaPoissonMF.load(out).feature_names_in_) == list(table.feature_names)
+    assert not {"word1", "word2"} & set(table.feature_names)
+    [note] = gapmf("score", out, data).stderr.splitlines()
+    lost, part = 20 - len(table.feature_names), 1 - table.counts.sum() / read(data).counts.sum()
+    assert f"does not have are left out: {lost} of 20, with {part:.2%} of the counts: 'word" in note
+
+
+def test_no_counts_have_no_value_per_count(folder, tmp_path):
+    (tmp_path / "none.csv").write_text("word1,word2\n0,0\n0,0\n")
+    done = gapmf("score", folder / "m.gapmf", tmp_path / "none.csv", "--json")
+    assert '"per_count": null' in done.stdout
+    assert json.loads(done.stdout)["log_likelihood"] < 0
+    shown = gapmf("score", folder / "m.gapmf", tmp_path / "none.csv").stdout
+    assert "the data have no counts, so there is no value per count" in shown
+
+
+def test_duplicated_names_are_said_before_the_fit(tmp_path):
+    (tmp_path / "twice.csv").write_text("ape,bee,ape\n1,2,3\n3,0,1\n")
+    args = ("fit", tmp_path / "twice.csv", "-k", 1, "-o", tmp_path / "m", "--tol", 0.1)
+    said, after = gapmf(*args).stderr.split("2 samples × 3 features")
+    assert "note: some features have the same name: 'ape' (2 times)." in said
+    assert "the same name" not in after
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="names of files are Unicode")
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".parquet"])
+def test_names_that_are_not_unicode(tmp_path, suffix):
+    """The bytes of a name are escaped in the same way in every format, and on the terminal."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for name in (b"caf\xe9.txt", "café.txt".encode(), b"tea.txt"):
+        (texts / os.fsdecode(name)).write_text("word1 word2 word3")
+    gapmf("fit", texts, "-k", 1, "-o", tmp_path / "m", "--tol", 0.1, "-q")
+    out = tmp_path / f"scores{suffix}"
+    gapmf("score", tmp_path / "m", texts, "-o", out)
+    if suffix == ".parquet":
+        found = pl.read_parquet(out)["sample"].to_list()
+    elif suffix == ".json":
+        found = [row["sample"] for row in json.loads(out.read_text(encoding="utf-8"))]
+    else:
+        lines = out.read_text(encoding="utf-8").splitlines()
+        rows = csv.DictReader(lines, delimiter="," if suffix == ".csv" else "\t")
+        found = [row["sample"] for row in rows]
+    assert sorted(found) == [r"caf\udce9.txt", "café.txt", "tea.txt"]
+    for options in ((), ("--json",)):
+        shown = gapmf("transform", tmp_path / "m", texts, *options).stdout
+        assert r"caf\udce9.txt" in shown.replace("\\\\", "\\")
 
 
 def test_other_compressions(folder, tmp_path):

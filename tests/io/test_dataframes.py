@@ -284,3 +284,52 @@ def test_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="pyarrow"):
         read(put(tmp_path / "a.parquet", b""))
+
+
+LONG = pd.DataFrame(
+    [("Mon", "ape", 2), ("Tue", "bee", 1), ("Mon", "bee", 1), ("Mon", "ape", 3)],
+    columns=["doc", "word", "n"],
+)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        LONG,
+        LONG[["n", "word", "doc"]],
+        LONG.astype({"n": str}),
+        LONG.astype({"n": float, "doc": "category"}),
+        LONG.convert_dtypes(),
+        LONG.set_index("doc"),
+        LONG.set_index(["doc", "word"]),
+        LONG.groupby(["doc", "word"], sort=False)["n"].sum(),
+        LONG.set_axis([7, 3, 3, 1]),
+        pl.from_pandas(LONG),
+        pl.from_pandas(LONG).with_columns(pl.col("n").cast(pl.String)),
+    ],
+    ids=range(11),
+)
+def test_a_long_frame_is_read_as_its_csv(tmp_path, frame):
+    """However its names are kept: in columns, in the index, as categories or as text."""
+    found = check(read(frame))
+    assert found.counts.toarray().tolist() == [[5, 1], [0, 1]]
+    assert names(found) == [["ape", "bee"], ["Mon", "Tue"]]
+    path = tmp_path / "a.csv"
+    if hasattr(frame, "to_csv"):
+        frame.to_csv(path, index=None not in frame.index.names)
+    else:
+        frame.write_csv(path)
+    as_csv = read(path)
+    assert names(as_csv) == names(found)
+    np.testing.assert_array_equal(as_csv.counts.toarray(), found.counts.toarray())
+
+
+def test_an_index_that_makes_no_triplets():
+    wide = pd.DataFrame({"ape": [1, 2], "bee": [0, 3]}, index=pd.Index(["Mon", "Tue"], name="doc"))
+    assert names(read(wide)) == [["ape", "bee"], ["Mon", "Tue"]]
+    sizes = LONG.groupby(["doc", "word"]).size()
+    assert read(sizes).counts.toarray().tolist() == [[2, 1], [0, 1]]
+    odd = LONG.rename(columns={"doc": "a", "word": "b"}).set_index(["a", "b"])
+    assert read(odd, layout="triplets").counts.toarray().tolist() == [[5, 1], [0, 1]]
+    with pytest.raises(ReadError, match=r"row 1 .*column 'n' is 'many' \(text\)"):
+        read(LONG.assign(n=["2", "many", "1", "3"]))

@@ -164,12 +164,17 @@ def test_options_of_the_vectorizer(tmp_path, options, words):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"min_df": -1}, {"stop_words": "german"}, {"token_pattern": "("}, {"ngram_range": (2, 1)}],
+    ("options", "match"),
+    [
+        ({"token_pattern": "("}, r"zoo.txt cannot be read \("),
+        ({"ngram_range": (2, 1)}, r"zoo.txt: .*ngram_range"),
+        ({"min_df": 0.5, "max_df": 1}, r"zoo.txt: max_df corresponds to < documents than min_df"),
+        ({"stop_words": ["an", "ape", "the", "bee"]}, "zoo.txt: empty vocabulary"),
+    ],
 )
-def test_options_that_the_vectorizer_refuses(tmp_path, options):
+def test_options_that_the_vectorizer_refuses(tmp_path, options, match):
     path = put(tmp_path / "zoo.txt", ZOO)
-    with pytest.raises(InvalidInputError, match=r"zoo.txt cannot be read \("):
+    with pytest.raises(InvalidInputError, match=match):
         read(path, **options)
 
 

@@ -237,11 +237,13 @@ def test_layers(tmp_path):
     layers = {"raw": sp.csr_matrix(SMALL), "half": SMALL / 2}
     path = write_h5ad(tmp_path / "a.h5ad", np.log1p(SMALL), layers)
     gives(SMALL, path, layer="raw")
-    with pytest.raises(ReadError, match=r"a.h5ad, X\[0, 1\] is .*whole.*set it: there are .*'raw'"):
+    with pytest.raises(
+        ReadError, match=r"a.h5ad, X\[0, 1\] .* is .*whole.*set it: there are .*'raw'"
+    ):
         read(path)
-    with pytest.raises(ReadError, match=r"layers\['half'\]\[0, 2\] is 0.5 .*there are .*'raw'"):
+    with pytest.raises(ReadError, match=r"layers\['half'\]\[0, 2\] .* is 0.5 .*there are .*'raw'"):
         read(path, layer="half")
-    with pytest.raises(ReadError, match="layers has no 'counts': the layers are 'half', 'raw'"):
+    with pytest.raises(ReadError, match="layers has no 'counts': there are 'half', 'raw'"):
         read(path, layer="counts")
 
 
@@ -252,7 +254,7 @@ def test_other_h5ad(tmp_path):
     write_h5ad(path, np.zeros((0, 3)))
     assert check(read(path)).counts.shape == (0, 3)
     write_h5ad(path, np.tile([5.0, 5.0], (20, 1)))
-    with pytest.warns(UserWarning, match=r"all 20 cells of .*a.h5ad have the same total, 10: they"):
+    with pytest.warns(UserWarning, match=r"counts of .*a.h5ad look normalised.*all 20 cells"):
         read(path)
     with h5py.File(path, "w") as file:
         file["counts"] = SMALL

@@ -150,7 +150,12 @@ def test_options_that_a_format_does_not_have(tmp_path, kind):
         ({"header": "yes"}, "header must be True or False, but is 'yes'"),
         ({"sample_names": "id"}, "sample_names must be True or False, but is 'id'"),
         ({"layout": "wide"}, "unknown layout 'wide': known are 'dense', 'triplets'"),
-        ({"layer": "x", "min_df": 1}, r"no option layer, min_df: it has layout, sample_names, "),
+        ({"layer": "x", "vocab": 1}, r"no option vocab, layer: it has layout, sample_names, "),
+        ({"min_df": 0}, "min_df must be a whole number of samples, 1 or more, or a share .*is 0$"),
+        ({"max_df": 1.5}, "max_df must be .* from 0.0 to 1.0, but is 1.5"),
+        ({"min_df": True}, "min_df must be"),
+        ({"stop_words": "german"}, "word per line, but is 'german', and there is no such file"),
+        ({"stop_words": 5}, "stop_words must be english, a list of words, .* but is '5'$"),
     ],
 )
 def test_options_that_cannot_be(tmp_path, options, match):
@@ -166,7 +171,7 @@ def test_the_signature_and_the_docstring_agree():
         if kind != "tsv":  # which refers to "csv"
             assert set(re.findall(r"\w+", rows)) >= set(form.options), kind
     for name in inspect.signature(read).parameters:
-        assert re.search(rf"^{name} : |^\*\*{name}$", text, re.M), name
+        assert re.search(rf"^(\w+, )*{name}(, \w+)* : |^\*\*{name}$", text, re.M), name
 
 
 def test_messages_are_not_python(tmp_path):

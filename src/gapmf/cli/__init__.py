@@ -16,11 +16,14 @@ from gapmf.cli.options import (
     Data,
     Jobs,
     Json,
+    MaxDf,
+    MinDf,
     Model,
     Output,
     Quick,
     Request,
     Seed,
+    StopWords,
     echo,
     with_read_options,
     with_request,
@@ -124,12 +127,9 @@ def fit(
     ] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
-    stop_words: Annotated[
-        str | None, Option(help='Words of a text to ignore: "english" for a built-in list.')
-    ] = None,
-    min_df: Annotated[
-        int | None, Option(help="Ignore words that occur in fewer documents of a text.", min=1)
-    ] = None,
+    stop_words: StopWords = None,
+    min_df: MinDf = None,
+    max_df: MaxDf = None,
     topics: Annotated[
         int, Option(help="Number of features per component to show at the end.", min=0)
     ] = 10,
@@ -163,7 +163,7 @@ def fit(
         "n_jobs": jobs,
         "verbose": int(not quiet),
     }
-    options = {**reading, "stop_words": stop_words, "min_df": min_df}
+    options = {**reading, "stop_words": stop_words, "min_df": min_df, "max_df": max_df}
     run(data, options, parameters, output, checkpoint, resume=resume, n_top=topics)
 
 

@@ -12,6 +12,7 @@ import gapmf.storage as storage
 from gapmf.cli.files import echo_warnings
 from gapmf.cli.inspect import topics_table
 from gapmf.cli.options import echo
+from gapmf.counts import warn_of_duplicates
 from gapmf.em.settings import check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
@@ -33,11 +34,20 @@ def run(
     if resume and checkpoint is None:
         raise InvalidInputError("--resume needs --checkpoint FILE")
     _check_output(output, data)
+    if checkpoint is not None:
+        check_parent_folder(checkpoint)
     quiet = not parameters["verbose"]
     start = time.perf_counter()
     with echo_warnings(quiet=quiet):
         table = read(data, **options)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
+    if table.feature_names is not None and not quiet:
+        with echo_warnings():
+            warn_of_duplicates(
+                table.feature_names,
+                "Results will not tell these features apart, and other data cannot be matched to "
+                "them by name: make the names unique",
+            )
     if not quiet:
         N, F = table.counts.shape
         echo(

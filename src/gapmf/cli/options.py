@@ -36,6 +36,38 @@ Smoothing = Annotated[
     Option(help="Weight of the background in every component; default: that of the fit."),
 ]
 
+
+def _frequency(text: str) -> float:
+    """Return a whole number as it is, and one with a decimal point as a share."""
+    try:
+        return int(text) if text.strip().isdigit() else float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a number of samples, for example 5, or a share, for example 0.5"
+        ) from None
+
+
+# For commands that fit: a model selects its own features of other data, by name.
+StopWords = Annotated[
+    str | None, Option(help='Features to leave out: "english", or a file with one word per line.')
+]
+MinDf = Annotated[
+    float | None,
+    Option(
+        parser=_frequency,
+        metavar="NUMBER",
+        help="Leave out features in fewer samples: a number (5), or a share (0.01).",
+    ),
+]
+MaxDf = Annotated[
+    float | None,
+    Option(
+        parser=_frequency,
+        metavar="NUMBER",
+        help="Leave out features in more samples: a number (500), or a share (0.5).",
+    ),
+]
+
 _READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
         Path | None,
@@ -44,7 +76,9 @@ _READ_OPTIONS: dict[str, Any] = {
     "format": Annotated[
         str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
     ],
-    "layer": Annotated[str | None, Option(help="Layer of an .h5ad with the raw counts.")],
+    "layer": Annotated[
+        str | None, Option(help="Layer of an .h5ad with the raw counts; raw reads adata.raw.")
+    ],
     "transpose": Annotated[
         bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
     ],

@@ -27,7 +27,7 @@ def score(request: Request) -> None:
         "counts": n_tokens,
         "log_likelihood": found.total,
         "std_error": found.std_error,
-        "per_count": found.total / max(n_tokens, 1),
+        "per_count": found.total / n_tokens if n_tokens else None,
         "impossible": int(np.isneginf(found.per_sample).sum()),
         "unreliable": int((~found.reliable).sum()),
         "method": found.method,
@@ -51,7 +51,9 @@ def _format_summary(summary: dict[str, Any]) -> str:
     lines = [
         f"log p({summary['samples']:,} samples) = {summary['log_likelihood']:,.3f}"
         + (f" ± {summary['std_error']:.3g}" if summary["std_error"] else " (exact)"),
-        f"per count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
+        "the data have no counts, so there is no value per count"
+        if summary["per_count"] is None
+        else f"per count: {summary['per_count']:.5f} nats, over {summary['counts']:,} counts",
     ]
     if summary["impossible"]:
         lines.append(

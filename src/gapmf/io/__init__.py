@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gapmf.counts import is_frame
 from gapmf.errors import GapmfError, InvalidInputError, ReadError
 from gapmf.io import dataframes, documents, matrices
+from gapmf.io.features import FILTERS, check_filters, filter_features
 from gapmf.io.table import Table, files_in
 from gapmf.validation import check_option
 
@@ -17,14 +18,14 @@ __all__ = ["FORMATS", "Table", "find_format", "read"]
 _MATRIX_OPTIONS = ("vocab", "transpose", "encoding")
 _FRAME_OPTIONS = ("layout", "sample_names", "transpose")
 _TABLE_OPTIONS = (*_FRAME_OPTIONS, "header", "delimiter", "encoding")
-_TEXT_OPTIONS = (
-    "vocab", "encoding", "lowercase", "stop_words", "token_pattern", "ngram_range",
-    "min_df", "max_df", "max_features",
-)  # fmt: skip
+_TEXT_OPTIONS = ("vocab", "encoding", "lowercase", "token_pattern", "ngram_range", "max_features")
 
 
 class Format(NamedTuple):
-    """A kind of file: the ends of its names, what reads it, its options, its files in folders."""
+    """A kind of file: the ends of its names, what reads it, its options, its files in folders.
+
+    Every kind has the options `FILTERS`, too.
+    """
 
     suffixes: tuple[str, ...]
     reader: Callable[..., Table]
@@ -56,6 +57,9 @@ def read(
     sample_names: bool | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    stop_words: Any = None,
+    min_df: float | None = None,
+    max_df: float | None = None,
     **vectorizer: Any,
 ) -> Table:
     r"""Read counts, samples × features, with their names.
@@ -73,9 +77,11 @@ def read(
     "tsv"       .tsv, .tab                 as "csv"
     "parquet"   .parquet, .pq              layout, sample_names, transpose
     "h5ad"      .h5ad                      layer
-    "text"      .txt, or a folder of them  vocab, encoding, lowercase, stop_words, token_pattern,
-                                           ngram_range, min_df, max_df, max_features
+    "text"      .txt, or a folder of them  vocab, encoding, lowercase, token_pattern, ngram_range,
+                                           max_features
     ==========  =========================  =========================================================
+
+    Every format that has names of features also has the options stop_words, min_df and max_df.
 
     Counts are whole numbers from 0 to 2**53, also when written as 3.0. Counts that a file lists
     twice for the same sample and feature are added up.
@@ -83,7 +89,8 @@ def read(
     Parameters
     ----------
     path : str, path-like, or pandas or polars DataFrame
-        A file, a folder, or a data frame, which has the options of "parquet". A folder with a
+        A file, a folder, or a data frame, which has the options of "parquet". Triplets may have
+        names in the index, as after ``groupby``. A folder with a
         .mtx is "mtx", with a docword file "uci", with other .txt files "text". A .txt with one
         number on each of its first three lines is "uci".
     format : str, default=None
@@ -95,7 +102,8 @@ def read(
         Whether the file is features × samples. By default only a .mtx with ``features.tsv``,
         ``genes.tsv`` or ``barcodes.tsv`` beside it is; these name its features and samples.
     layer : str, default=None
-        The layer of an .h5ad that holds the raw counts; by default they are in `X`.
+        The layer of an .h5ad that holds the raw counts; by default they are in `X`. Without a
+        layer of that name, "raw" reads `adata.raw`.
     layout : {"dense", "triplets"}, default=None
         Whether a table has one row per sample or one per entry. By default it has triplets if
         its three columns are called sample, feature and count, or doc, word and n, etc.
@@ -109,8 +117,15 @@ def read(
         The column separator of a table: by default a comma in .csv, a tab in .tsv.
     encoding : str, default=None
         By default UTF-8.
+    stop_words : "english", list of str, str or path-like, default=None
+        Features to leave out: scikit-learn's list of English words, a list, or a file with one
+        word per line.
+    min_df, max_df : int or float, default=None
+        Leave out features that occur in fewer than `min_df` or in more than `max_df` samples: a
+        whole number of samples, or a share of them between 0.0 and 1.0. Use these when you fit;
+        read other data without them, since a model selects its own features by name.
     **vectorizer
-        Options of scikit-learn's CountVectorizer for "text": see the table.
+        Other options of scikit-learn's CountVectorizer for "text": see the table.
 
     Returns
     -------
@@ -142,14 +157,19 @@ def read(
     options = {
         "vocab": vocab, "transpose": transpose, "layer": layer, "layout": layout,
         "header": header, "sample_names": sample_names, "delimiter": delimiter,
-        "encoding": encoding, **vectorizer,
+        "encoding": encoding, "stop_words": stop_words, "min_df": min_df, "max_df": max_df,
+        **vectorizer,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
+    if type(path).__name__ == "Series" and hasattr(path, "reset_index"):  # as groupby makes them
+        path = path.to_frame("count" if path.name is None else path.name)
     if is_frame(path):
         if format is not None:
             raise InvalidInputError("a data frame has no format: leave the option `format` out")
-        _check_options(given, "the data frame", "a frame", _FRAME_OPTIONS)
-        return dataframes.read_frame(path, "the data frame", **given)
+        where = "the data frame"
+        _check_options(given, where, "a frame", _FRAME_OPTIONS)
+        filters = _take_filters(given)
+        return _filtered(dataframes.read_frame(path, where, **given), where, filters)
     where = os.fsdecode(path)
     os.stat(where)  # that a file is missing comes before anything else
     if not os.path.isfile(where) and not os.path.isdir(where):  # opening a pipe may wait forever
@@ -159,7 +179,10 @@ def read(
         _check_options(given, where, repr(kind), FORMATS[kind].options)
         if kind == "tsv":
             given.setdefault("delimiter", "\t")
-        return FORMATS[kind].reader(where, **given)
+        filters = _take_filters(given)
+        if kind == "text" and vocab is None:  # n-grams are made, and `max_features` chosen, after
+            return documents.read_text(where, **given, **filters)
+        return _filtered(FORMATS[kind].reader(where, **given), where, filters)
     except (GapmfError, ImportError, FileNotFoundError, PermissionError, Warning):
         raise
     except Exception as error:  # on damaged files HDF5, Arrow, zlib, SciPy, … raise many kinds
@@ -191,8 +214,21 @@ def find_format(path: str) -> str:
     )
 
 
+def _take_filters(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the filters from the options, and return them checked."""
+    filters = check_filters(given, given.get("encoding", "utf-8"))
+    for name in filters:
+        del given[name]
+    return filters
+
+
+def _filtered(table: Table, where: str, filters: dict[str, Any]) -> Table:
+    return filter_features(table, where, **filters) if filters else table
+
+
 def _check_options(given: dict[str, Any], where: str, kind: str, known: tuple[str, ...]) -> None:
     """Refuse options of another format; the libraries check most of their values."""
+    known = (*known, *FILTERS)
     unknown = ", ".join(name for name in given if name not in known)
     if unknown:
         raise InvalidInputError(

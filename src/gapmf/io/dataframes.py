@@ -117,16 +117,23 @@ def read_frame(
     transpose: bool = False,
 ) -> Table:
     """Read a pandas or polars frame; its index or first column may name the samples."""
+    if layout != "dense":
+        frame = _with_index_of_triplets(frame, layout)
     titles = [str(title) for title in frame.columns]
     order = _triplet_order(path, titles, len(titles), layout)
     if order is not None:
+        import pandas as pd
+
         columns = [column_values(frame, f) for f in order]
 
         def fail(row: int, i: int, what: str | None) -> NoReturn:
             what = what or explain(columns[i][row])
             raise ReadError(f"{path}, row {row} (from 0): column {titles[order[i]]!r} {what}")
 
-        return turned(_from_triplets(columns, fail), transpose)
+        counts = columns[2]
+        if counts.dtype.kind in "OUST" and first_bad(counts) is not None:
+            counts = _numbers(pd.Series(counts))  # from digits, as in a text file
+        return turned(_from_triplets([*columns[:2], counts], fail), transpose)
     index = getattr(frame, "index", ())
     names: Iterable[Any] | None = None
     n_named = 0  # columns
@@ -142,6 +149,16 @@ def read_frame(
     samples = None if names is None else as_names(names)
     table = Table(to_counts(counts, f"{path}, X"), as_names(titles[n_named:]), samples)
     return turned(table, transpose)
+
+
+def _with_index_of_triplets(frame: Any, layout: str | None) -> Any:
+    """Return a pandas frame with its index as columns, as in a CSV, if that makes it triplets."""
+    levels = getattr(getattr(frame, "index", None), "names", [None])
+    if None in levels or len(levels) + len(frame.columns) != 3:
+        return frame
+    whole = frame.reset_index(allow_duplicates=True)
+    is_long = layout == "triplets" or find_triplets([str(title) for title in whole.columns])
+    return whole if is_long else frame
 
 
 @dataclass

@@ -56,7 +56,12 @@ def read_text(
     samples = table.as_names(table.files_in(path, TEXT)) if os.path.isdir(path) else None
     read = table.read_text_lines if samples is None else _read_files
     vectorizer = CountVectorizer(vocabulary=words, dtype=np.int64, **options)
-    counts = sp.csr_array(vectorizer.fit_transform(read(path, encoding)))
+    try:
+        counts = sp.csr_array(vectorizer.fit_transform(read(path, encoding)))
+    except ReadError:
+        raise
+    except ValueError as error:  # an option that cannot be, or no words that are left
+        raise ReadError(f"{path}: {error}") from None
     counts.sort_indices()
     return table.Table(counts, table.as_names(vectorizer.get_feature_names_out()), samples)
 

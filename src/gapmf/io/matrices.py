@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.errors import ReadError
+from gapmf.counts import anndata_matrix, list_layers, warn_of_duplicate_genes
+from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import table
 from gapmf.io.table import Table, to_counts
 from gapmf.validation import shorten
@@ -21,6 +22,8 @@ _BANNER = re.compile(
     "(general|symmetric)"
 )
 _FEW_CELLS = 10  # whose totals may be equal by chance
+_MANY_GENES = 20
+_TARGETS = (1e4, 1e5, 1e6)  # to which cells are scaled
 
 
 def read_market(
@@ -103,35 +106,59 @@ def read_h5ad(path: str, *, layer: str | None = None) -> Table:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old formats and names that are not unique
         adata = anndata.read_h5ad(path)
-    counts = counts_of(adata, layer, f"{path}, ")
-    warn_if_normalised(counts, path)
-    return Table(counts, table.as_names(adata.var_names), table.as_names(adata.obs_names))
+    found = read_anndata(adata, layer, f"{path}, ")
+    warn_if_normalised(found.counts, f" of {path}")
+    return found
 
 
-def counts_of(adata: Any, layer: str | None, place: str) -> sp.csr_array:
-    """Return the counts of an AnnData; `place` stands before "X" and "layers[…]" in errors."""
-    known = ", ".join(map(repr, adata.layers)) or "none"
-    if layer is not None and layer not in adata.layers:
-        raise ReadError(f"{place}layers has no {layer!r}: the layers are {known}")
-    name = f"{place}X" if layer is None else f"{place}layers[{layer!r}]"
-    values = adata.X if layer is None else adata.layers[layer]
-    if values is None:
-        raise ReadError(f"{name} is empty: set the `layer` that holds the counts")
+def read_anndata(adata: Any, layer: str | None, place: str) -> Table:
+    """Return counts and names of an AnnData; see `anndata_matrix` for `layer` and `place`."""
     try:
-        return to_counts(values.to_memory() if hasattr(values, "to_memory") else values, name)
+        values, genes, name = anndata_matrix(adata, layer, place)
+    except InvalidInputError as error:
+        raise ReadError(str(error)) from None
+    warn_of_duplicate_genes(adata.raw if name.endswith("raw.X") else adata)
+    try:
+        counts = to_counts(values, name, genes)
     except ReadError as error:
         raise ReadError(
-            f"{error}; if a `layer` holds raw counts, set it: there are {known}"
+            f"{error}; if a `layer` holds raw counts, set it: there are {list_layers(adata)}"
         ) from None
+    return Table(counts, table.as_names(genes), table.as_names(adata.obs_names))
 
 
-def warn_if_normalised(counts: sp.csr_array, name: str) -> None:
-    """Warn if all cells have the same total, which raw counts do not have."""
-    totals = np.asarray(counts.sum(axis=1)).astype(float)
-    if totals.size > _FEW_CELLS and totals.max() > 0 and np.ptp(totals) < 1e-3 * totals.max():
+def warn_if_normalised(counts: sp.csr_array, of: str = "") -> None:
+    """Warn about whole numbers that do not look like raw counts of cells."""
+    if (reason := _find_scaling(counts)) is not None:
         warnings.warn(
-            f"all {totals.size} cells of {name} have the same total, {totals.max():g}: they look "
-            "normalised and rounded, but the model is of raw counts",
+            f"the counts{of} look normalised and rounded: {reason}. The model is of raw counts: "
+            "use the `layer` that holds them; `raw` reads adata.raw",
             UserWarning,
             stacklevel=4,
         )
+
+
+def _find_scaling(counts: sp.csr_array) -> str | None:
+    """Return what shows that cells were scaled to a common total, if something does."""
+    totals = np.asarray(counts.sum(axis=1)).reshape(-1).astype(float)
+    sizes = np.diff(counts.indptr)
+    if totals.size <= _FEW_CELLS or totals.max() == 0:
+        return None
+    if np.ptp(totals) < 1e-3 * totals.max():
+        return f"all {totals.size:,} cells have the same total, {totals.max():g}"
+    low, middle, high = np.quantile(totals, [0.25, 0.5, 0.75])
+    # Raw totals vary at least as Poisson counts do; this is four standard errors below.
+    variance, least = ((high - low) / 1.35) ** 2, middle * (1 - 10 / np.sqrt(totals.size))
+    near = [target for target in _TARGETS if max(target - low, high - target) < target / 10]
+    if variance < least or near:
+        return (
+            f"half of the totals of cells lie between {low:,.0f} and {high:,.0f}, nearer to each "
+            "other than raw ones"
+        )
+    sparse = (sizes >= _MANY_GENES) & (2 * sizes <= counts.shape[1])  # raw ones have counts of 1
+    if sparse.sum() > _FEW_CELLS:
+        smallest = np.minimum.reduceat(counts.data, counts.indptr[:-1][sizes > 0])
+        share = float((smallest[sparse[sizes > 0]] > 1).mean())
+        if share > 0.5:
+            return f"{share:.0%} of the cells have no count of 1"
+    return None

@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple, TextIO, cast
@@ -69,14 +69,14 @@ def as_names(names: Iterable[Any]) -> Names:
     return np.array([str(name) for name in names], dtype=object)
 
 
-def to_counts(matrix: Any, name: str) -> sp.csr_array:
+def to_counts(matrix: Any, name: str, labels: Sequence[Any] | None = None) -> sp.csr_array:
     """Return a matrix from a file as counts; unlike `check_counts`, it may be empty."""
     try:
         if hasattr(matrix, "check_format"):  # else SciPy reads and writes wherever indices point
             matrix.check_format(full_check=True)
         if len(matrix.shape) == 2 and 0 in matrix.shape:
             return sp.csr_array(matrix.shape, dtype=np.int64)
-        return check_counts(matrix, name=name)
+        return check_counts(matrix, name=name, labels=labels)
     except InvalidInputError as error:
         raise ReadError(str(error)) from None
 

@@ -63,8 +63,9 @@ class Posterior:
         Posterior quantiles, in the requested order; always computed from draws.
     draws : ndarray of shape (n_draws, n_samples, n_components) or None
         Posterior draws, if requested.
-    sizes : ndarray of shape (n_samples, n_components)
-        Posterior means of the component sizes: the counts of a sample by component.
+    proportions : ndarray of shape (n_samples, n_components)
+        Expected shares of the components in the counts of each sample; rows sum to 1. A sample
+        without counts has the components' shares of all expected counts.
     exact : ndarray of bool of shape (n_samples,)
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
@@ -79,7 +80,7 @@ class Posterior:
     std: Array
     quantiles: Array
     draws: Array | None
-    sizes: Array
+    proportions: Array
     exact: NDArray[np.bool_]
     error: Array
     reliable: NDArray[np.bool_]
@@ -201,11 +202,18 @@ def posterior_activations(
         std=std[inverse],
         quantiles=quantile_values[:, inverse],
         draws=None if draws is None else draws[:, inverse],
-        sizes=sizes[inverse],
+        proportions=_proportions(sizes, model)[inverse],
         exact=exact[inverse],
         error=error[inverse],
         reliable=reliable[inverse],
     )
+
+
+def _proportions(sizes: Array, model: GaP) -> Array:
+    """Return the shares (N, K) of expected sizes in each sample."""
+    total = sizes.sum(axis=1, keepdims=True)
+    shares = np.broadcast_to(model.shares, sizes.shape).copy()
+    return np.asarray(np.divide(sizes, total, out=shares, where=total > 0))
 
 
 class _Drawn(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gapmf.errors import InvalidInputError, StorageError
-from gapmf.storage.archive import FilePath, read, read_header, write
+from gapmf.storage.archive import FilePath, check_parent_folder, read, read_header, write
 from gapmf.storage.state import to_tree
 from gapmf.types import Tree
 
@@ -70,7 +70,8 @@ def read_checkpoint(path: FilePath, *, version: str) -> Tree:
 
 
 def check_no_unfinished_fit(path: FilePath, *, version: str) -> None:
-    """Raise if there is a file that is not the checkpoint of a finished fit."""
+    """Raise if the file cannot be written, or is not the checkpoint of a finished fit."""
+    check_parent_folder(Path(path))
     if not Path(path).exists() or read(path, "checkpoint").get("finished"):
         return
     read_checkpoint(path, version=version)  # raises for another version
