@@ -197,16 +197,23 @@ def transform(request: Request) -> None:
 def topics(
     model: Model,
     n: Annotated[int, Option("-n", help="Number of features per component.", min=1)] = 10,
+    by: Annotated[
+        str,
+        Option(
+            help="Order of the features: distinctive (much more frequent than in the other "
+            "components) or weight."
+        ),
+    ] = "distinctive",
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Show the largest features of each component, their weights, and its share of the counts.
+    """Show what each component is about: its features with their weights, and its share.
 
     Example: gapmf topics nips.gapmf -n 15
     """
     from gapmf.cli.inspect import run_topics
 
-    run_topics(model, n, output, json=json)
+    run_topics(model, n, by, output, json=json)
 
 
 @app.command()

@@ -61,7 +61,7 @@ def run(
         ended = "converged" if est.converged_ else "not converged"
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
-        Console(highlight=False).print(topics_table(est, n_top))
+        Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))
     if est.interrupted_:
         raise KeyboardInterrupt
 
