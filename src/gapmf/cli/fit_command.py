@@ -32,7 +32,7 @@ def run(
     """Read, fit, save, show."""
     if resume and checkpoint is None:
         raise InvalidInputError("--resume needs --checkpoint FILE")
-    _check_output(output, data)
+    check_model_output(output, data)
     quiet = not parameters["verbose"]
     start = time.perf_counter()
     with echo_warnings(quiet=quiet):
@@ -66,7 +66,7 @@ def run(
         raise KeyboardInterrupt
 
 
-def _check_output(output: Path, data: Path) -> None:
+def check_model_output(output: Path, data: Path) -> None:
     """Refuse to overwrite a file that is not a model."""
     check_parent_folder(output)
     if not output.exists():
