@@ -52,6 +52,8 @@ def run() -> None:
     code, message = 1, ""
     try:
         code = app(standalone_mode=False)
+        if code == 130:  # what newer versions of typer make of a KeyboardInterrupt
+            message = "stopped"
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         code, message = 130, "stopped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def run(
     if n_top and not quiet:
         Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))
     if est.interrupted_:
-        raise KeyboardInterrupt
+        sys.exit(130)  # after Ctrl-C, of which a sentence has been said
 
 
 def check_model_output(output: Path, data: Path) -> None:
