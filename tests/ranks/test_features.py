@@ -63,17 +63,17 @@ def test_the_literal_formula():
     for k in range(3):
         others = np.delete(n, k, axis=1).sum(axis=1)
         e = n[:, k].sum() * others / others.sum()
-        value = np.sqrt(n[:, k]) * np.log((n[:, k] + 5) / (e + 5))
+        value = np.sqrt(n[:, k]) * np.log((n[:, k] + 1) / (e + 1))
         np.testing.assert_allclose(distinctiveness(model, counts)[:, k], value, rtol=1e-10)
 
 
 def test_a_rare_feature_does_not_win():
-    """Feature 0 occurs only here, in three counts of ten thousand; feature 1 is 30 times as
-    frequent as elsewhere."""
-    W = np.array([[3.0, 0.0], [600.0, 20.0], [9397.0, 9980.0]])
+    """Feature 0 occurs only here, once in ten thousand counts; feature 1 is 30 times as frequent
+    as elsewhere."""
+    W = np.array([[1.0, 0.0], [600.0, 20.0], [9399.0, 9980.0]])
     few, much = np.array([2e4]), np.array([2e9])
-    assert order_features(GaP(W), few)[:, 0].tolist() == [1, 2, 0]  # three counts show nothing
-    assert order_features(GaP(W), much)[:, 0].tolist() == [1, 0, 2]  # 300,000 do
+    assert order_features(GaP(W), few)[:, 0].tolist() == [1, 2, 0]  # one count shows nothing
+    assert order_features(GaP(W), much)[:, 0].tolist() == [1, 0, 2]  # 100,000 do
     assert distinctiveness(GaP(W), MANY)[2, 0] < 0
 
 

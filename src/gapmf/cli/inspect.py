@@ -5,16 +5,21 @@ Both read the file without the estimator, so that they start as fast as `gapmf -
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 import gapmf.storage as storage
 from gapmf.errors import StorageError
@@ -26,6 +31,26 @@ if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF
 
 MAX_ROWS = 40  # with more components, those below `prune_tol` are not listed
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words in lines as long as the column is wide. A line ends between words, not within one."""
+
+    words: list[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        line = Text()
+        for word in self.words:
+            if line and line.cell_len + 2 + word.cell_len > options.max_width:
+                yield line
+                line = Text()
+            line = Text.assemble(line, "  " if line else "", word)
+        yield line
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widths = [word.cell_len + 2 for word in self.words] or [2]
+        return Measurement(max(widths) - 2, sum(widths) - 2)
 
 
 def run_topics(path: Path, n: int, by: str, output: Path | None, *, json: bool) -> None:
@@ -65,11 +90,13 @@ def topics_table(
     for name in ("", "share", "α"):
         table.add_column(name, justify="right", style=None if name else "dim")
     first = "largest" if by == "weight" else "most distinctive"
-    table.add_column(f"{first} features, and their weight in the component in %")
+    table.add_column(f"{first} features, and their weights in %")
     for component in _components(fitted, n, by)[:shown]:
-        words = "  ".join(
-            f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
-            for top in component["features"]
+        words = Words(
+            [
+                Text.assemble(str(top["feature"]), (f" {100 * top['weight']:.1f}", "dim"))
+                for top in component["features"]
+            ]
         )
         share, alpha = f"{component['share']:.1%}", f"{component['alpha']:.3g}"
         table.add_row(str(component["component"]), share, alpha, words)
@@ -104,8 +131,11 @@ def run_info(path: Path, *, json: bool) -> None:
         sys.stdout.write(to_json(content))
         return
     width = max(map(len, content))
+    indent = " " * (width + 2)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**9
     for name, value in content.items():
-        typer.echo(f"{name:{width}}  {_format(value)}")
+        line = f"{name:{width}}  {_format(value)}"
+        typer.echo(textwrap.fill(line, columns, break_on_hyphens=False, subsequent_indent=indent))
 
 
 def _describe_model(parameters: dict[str, Any], fitted: Fitted) -> dict[str, Any]:

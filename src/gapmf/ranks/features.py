@@ -14,8 +14,6 @@ from gapmf.types import Array
 from gapmf.validation import check_option, check_whole
 
 ORDERS = ("distinctive", "weight")
-# Counts that are added on both sides of a ratio: below about five, a ratio is mostly chance.
-ADDED = 5.0
 
 
 def feature_weights(model: GaP) -> Array:
@@ -27,7 +25,7 @@ def feature_weights(model: GaP) -> Array:
 def distinctiveness(model: GaP, feature_counts: Array) -> Array:
     """Return how clearly each feature is more frequent in a component than in the others.
 
-    It is √n log((n + 5) / (e + 5)). Here n is the number of counts of feature f that come from
+    It is √n log((n + 1) / (e + 1)). Here n is the number of counts of feature f that come from
     component k, and e is what n would be if f were as frequent in k as it is in the other
     components together. A logarithm of n counts has a standard error of about 1/√n, so the value is
     about the number of standard errors by which the feature is more frequent here. Without
@@ -50,7 +48,7 @@ def distinctiveness(model: GaP, feature_counts: Array) -> Array:
     others /= np.maximum(others.sum(axis=0), np.finfo(float).tiny)
     totals = model.shares * float(np.sum(feature_counts))
     n, expected = weights * totals, (weights @ others) * totals
-    return np.asarray(np.sqrt(n) * np.log((n + ADDED) / (expected + ADDED)))
+    return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
 
 
 def order_features(model: GaP, feature_counts: Array, by: str = "distinctive") -> NDArray[np.int64]:
