@@ -112,7 +112,7 @@ def test_nips(nips_dir, tmp_path):
     done = gapmf("fit", data, "-k", 5, "-o", tmp_path / "m.gapmf", "--max-iter", 12, COLUMNS="100")
     assert "1,500 samples × 12,419 features" in done.stderr
     assert "12 iterations before it converged" in done.stderr
-    assert "neuron" in done.stdout
+    assert "5 components of 12,419 features" in done.stdout
     largest = gapmf("topics", tmp_path / "m.gapmf", "--by", "weight").stdout
     for word in ("network", "learning", "model"):
         assert word in largest
