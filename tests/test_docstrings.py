@@ -17,7 +17,7 @@ from gapmf import datasets, errors
 # What public calls return, beside the classes in gapmf.__all__.
 RESULTS = [
     "gapmf.em.history.Iteration",
-    "gapmf.em.maximum.Certificate",
+    "gapmf.em.certificate.Certificate",
     "gapmf.likelihood.joint.JointCostSplit",
     "gapmf.likelihood.marginal.MarginalCostSplit",
     "gapmf.likelihood.posterior.Posterior",

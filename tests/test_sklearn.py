@@ -264,7 +264,7 @@ def test_expected_counts_draws_and_top_features():
     assert drawn.shape == (400, 15)
     np.testing.assert_array_equal(drawn, est.sample(400, random_state=0))
     assert abs(drawn.mean() / X.mean() - 1) < 0.3
-    top = est.top_features(3)
+    top = est.top_features(3, by="weight")
     for component, features in zip(est.components_, top, strict=True):
         order = np.argsort(-component)[:3]
         assert [f for f, _ in features] == order.tolist()

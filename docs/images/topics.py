@@ -21,7 +21,7 @@ INK, QUIET = "#22262b", "#7b838c"
 
 
 def draw(path: Path) -> Figure:
-    """One panel per component: its share of the counts, and its largest words."""
+    """One panel per component: its share of the counts, and its most distinctive words."""
     est = GammaPoissonMF.load(path)
     tops, shares = est.top_features(N_WORDS), est.model_.shares
     figure = Figure(figsize=(9.6, 4.5), dpi=110, layout="constrained")

@@ -44,6 +44,7 @@ from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
+from gapmf.ranks.features import top_features
 from gapmf.ranks.report import RankReport, make_report
 from gapmf.ranks.stability import Stability, compare
 from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
@@ -597,12 +598,14 @@ class GammaPoissonMF(
 
     def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
         """Say which features have counts here but in no component."""
-        totals = np.where(known, 0, np.asarray(counts.sum(axis=0)))
-        names = getattr(self, "feature_names_in_", None)
+        unknown = np.flatnonzero(~known)
+        totals = np.asarray(counts.sum(axis=0))[unknown]
+        names = getattr(self, "feature_names_in_", np.arange(known.size))[unknown]
         return (
-            f"features that had no counts in the fit say nothing about activations and are "
+            "features that had no counts in the fit say nothing about activations and are "
             f"ignored: {int((totals > 0).sum()):,} features, with "
-            f"{totals.sum() / counts.sum():.2%} of all counts: {list_features(totals, names)}"
+            f"{totals.sum() / counts.sum():.2%} of all counts: "
+            f"{list_features(totals[totals > 0], names[totals > 0].tolist())}"
         )
 
     def log_likelihood(
@@ -792,22 +795,31 @@ class GammaPoissonMF(
         return self.model_.sample(n_samples, random_state=random_state)
 
     def top_features(
-        self, n: int = 10, *, names: Sequence[Any] | None = None
+        self, n: int = 10, *, by: str = "distinctive", names: Sequence[Any] | None = None
     ) -> list[list[tuple[Any, float]]]:
-        """List the largest features of each component, with their parts of it.
+        """List the features that tell what each component is about, with their weights.
+
+        By default, features come first that are clearly more frequent in a component than in
+        the other components together. Words like "the" and housekeeping genes have large weights
+        everywhere, so they come late, and rare features do not come first by chance.
 
         Parameters
         ----------
         n : int, default=10
             Number of features. Those that a component does not have are left out.
+        by : {"distinctive", "weight"}, default="distinctive"
+            "distinctive" orders features by the logarithm of how many times as frequent they
+            are as in the other components, in standard errors; those that are not more frequent
+            follow by weight. With one component, this is the order of "weight", which puts
+            the largest weight first.
         names : sequence of length n_features, default=None
             Names of the features. By default those of the data frame that was fitted, or their
             numbers.
 
         Returns
         -------
-        list of lists of (name, part)
-            One list per component, the largest feature first.
+        list of lists of (name, weight)
+            One list per component. The weight is the feature's part of the component.
 
         See Also
         --------
@@ -816,24 +828,13 @@ class GammaPoissonMF(
         Examples
         --------
         >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
-        >>> [(name, round(part, 2)) for name, part in est.top_features(names=["a", "b"])[0]]
+        >>> [(name, round(weight, 2)) for name, weight in est.top_features(names=["a", "b"])[0]]
         [('a', 0.8), ('b', 0.2)]
         """
         check_is_fitted(self, "model_")
-        n = check_whole(n, "n")
         if names is None:
-            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        names = list(names)
-        if len(names) != self.n_features_in_:
-            raise InvalidInputError(
-                f"names must have {self.n_features_in_} entries, one per feature, but has "
-                f"{len(names)}"
-            )
-        parts = self.model_.W / np.maximum(self.model_.column_norms, np.finfo(float).tiny)
-        return [
-            [(names[f], float(part[f])) for f in np.argsort(-part, kind="stable")[:n] if part[f]]
-            for part in parts.T
-        ]
+            names = getattr(self, "feature_names_in_", None)
+        return top_features(self.model_, self.feature_counts_, n, by=by, names=names)
 
     # Asking how many components there are, and how surely.
 
@@ -934,7 +935,7 @@ class GammaPoissonMF(
             the data at hand as well. Fits start as `init` says, or from "mean" if that is an
             array.
         n_features : int, default=10
-            Number of features per component, from the largest, to give intervals for.
+            Number of features per component, the most distinctive ones, to give intervals for.
 
         Returns
         -------
@@ -972,6 +973,7 @@ class GammaPoissonMF(
             self.model_,
             models,
             check_whole(n_features, "n_features"),
+            self.feature_counts_,
             feature_names=getattr(self, "feature_names_in_", None),
         )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numbers
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gapmf.distributions import NegativeMultinomial, negative_binomial
 from gapmf.errors import InvalidInputError
 from gapmf.types import Array
 from gapmf.validation import (
@@ -21,6 +20,9 @@ from gapmf.validation import (
     check_whole,
     frozen,
 )
+
+if TYPE_CHECKING:
+    from gapmf.distributions import NegativeMultinomial
 
 FORMS = ("gamma-poisson", "negative-multinomial", "multinomial")
 
@@ -236,6 +238,8 @@ class GaP:
         >>> GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[1.0, 2.0]).component(1).mean()
         array([1., 4.])
         """
+        from gapmf.distributions import NegativeMultinomial  # SciPy: a model is read without it
+
         index: Any = k
         whole = isinstance(index, numbers.Integral) and not isinstance(index, bool)
         if not whole or not -self.n_components <= index < self.n_components:
@@ -408,6 +412,8 @@ def _draw_theorem_2(
     model: GaP, k: int, n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw L_kn ~ NB(α_k, S_k/(S_k+β_k)), then c_kn ~ Mult(L_kn, w_k/S_k): Eqs. 22 to 24."""
+    from gapmf.distributions import negative_binomial
+
     S, beta = model.column_norms[k], model.beta[k]
     if S == 0:
         return np.zeros((n_samples, model.n_features), dtype=np.int64)

@@ -9,14 +9,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.em.fit import FitState
+from gapmf.em.certificate import Certificate
 from gapmf.em.history import HISTORY
-from gapmf.em.maximum import Certificate
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.model import GaP
 from gapmf.storage import archive
@@ -25,6 +24,9 @@ from gapmf.storage.checkpoint import Checkpoint, fingerprint
 from gapmf.storage.state import from_tree, to_tree
 from gapmf.types import Array, Tree
 from gapmf.validation import shorten
+
+if TYPE_CHECKING:
+    from gapmf.em.fit import FitState
 
 # Parameters that change nothing in the result, so that `resume` may be given others.
 MAY_CHANGE = ("n_jobs", "verbose", "callbacks", "checkpoint")
@@ -97,6 +99,8 @@ def write_finished(checkpoint: Checkpoint, fitted: Fitted) -> None:
 
 def read_checkpoint(path: Any, changes: Tree, *, version: str) -> SavedFit:
     """Read a checkpoint of this version, and apply changes of parameters that may change."""
+    from gapmf.em.fit import FitState  # compiled kernels: a model is read without them
+
     unknown = sorted(set(changes) - set(MAY_CHANGE))
     if unknown:
         raise InvalidInputError(

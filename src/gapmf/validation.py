@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from gapmf.errors import InvalidInputError
@@ -132,7 +131,7 @@ def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        advice = "; use .toarray()" if sp.issparse(value) else ""
+        advice = "; use .toarray()" if hasattr(value, "toarray") else ""
         raise InvalidInputError(
             f"{name} must be {expected}, but is {type(value).__name__}: {shorten(value)}{advice}"
         ) from None

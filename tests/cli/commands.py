@@ -23,6 +23,7 @@ SERVER = """
 import contextlib, gc, json, os, signal, sys
 import numba, rich.progress
 import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.simulate
+import gapmf.cli.rank_commands
 
 # What typer and Numba import when they are first used.
 with contextlib.suppress(FileNotFoundError):

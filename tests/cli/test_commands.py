@@ -77,6 +77,13 @@ def test_topics(folder):
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
     assert rows[0]["feature"] == found[0]["features"][0]["feature"]
+    est = GammaPoissonMF.load(folder / "m.gapmf")
+    for by in ("distinctive", "weight"):
+        shown = json.loads(gapmf("topics", folder / "m.gapmf", "--by", by, "--json").stdout)
+        for c in shown:
+            top = [(x["feature"], x["weight"]) for x in c["features"]]
+            assert top == est.top_features(10, by=by)[c["component"]]
+    assert "largest features" in gapmf("topics", folder / "m.gapmf", "--by", "weight").stdout
     for columns in ("80", "120"):
         shown = gapmf("topics", folder / "m.gapmf", COLUMNS=columns).stdout
         assert max(map(len, shown.splitlines())) <= int(columns)
@@ -100,11 +107,18 @@ def test_score(folder):
 
 def test_transform(folder):
     counts = read(folder / "docword.toy.txt").counts
-    expected = GammaPoissonMF.load(folder / "m.gapmf").transform(counts)
-    shown = gapmf("transform", folder / "m.gapmf", folder / "docword.toy.txt").stdout
-    rows = list(csv.reader(shown.splitlines()))
-    assert rows[0][0] == "sample"
-    np.testing.assert_allclose(np.array([r[1:] for r in rows[1:]], dtype=float), expected)
+    est = GammaPoissonMF.load(folder / "m.gapmf")
+    given = ("transform", folder / "m.gapmf", folder / "docword.toy.txt")
+    H, proportions = (
+        np.array([row[1:] for row in list(csv.reader(shown.splitlines()))[1:]], dtype=float)
+        for shown in (gapmf(*given, "--activations").stdout, gapmf(*given).stdout)
+    )
+    np.testing.assert_allclose(H, est.transform(counts))
+    np.testing.assert_allclose(proportions.sum(axis=1), 1.0)
+    expected = H * est.components_.sum(axis=1)
+    np.testing.assert_allclose(
+        proportions, expected / expected.sum(axis=1, keepdims=True), atol=0.02
+    )
     as_json = gapmf("transform", folder / "m.gapmf", folder / "docword.toy.txt", "--json").stdout
     assert len(json.loads(as_json)) == 60
 
@@ -118,7 +132,7 @@ def test_features_are_found_by_name(folder, tmp_path):
         writer = csv.writer(file)
         writer.writerow(names)
         writer.writerows(np.column_stack([counts[:, order], np.full(60, 2)]).tolist())
-    done = gapmf("transform", folder / "m.gapmf", tmp_path / "other.csv")
+    done = gapmf("transform", folder / "m.gapmf", tmp_path / "other.csv", "--activations")
     said = (
         "that the model does not have are left out: 1 of 20, with 5.12% of the counts: 'new' (120)"
     )
@@ -173,6 +187,7 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
         (["topics", "nowhere.gapmf"], "nowhere.gapmf"),
         (["topics", "cut.gapmf", "--json"], "cut.gapmf"),
         (["topics", "m.gapmf", "-o", "x.xls"], "must end in .csv, .tsv, .json"),
+        (["topics", "m.gapmf", "--by", "size"], "unknown by 'size': known are 'distinctive'"),
         (["info", "toy.csv"], "not a gapmf file"),
         (["info", "nowhere.gapmf", "--json"], "nowhere.gapmf"),
         (["info", "cut.gapmf"], "cut.gapmf"),

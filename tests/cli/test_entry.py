@@ -7,8 +7,14 @@ import subprocess
 import sys
 
 import commands
+import pytest
 
 import gapmf
+
+COMMANDS = (
+    "demo", "fit", "score", "transform", "topics", "info", "rank", "select", "simulate",
+    "reproduce",
+)  # fmt: skip
 
 
 def _run(*args, **env):
@@ -26,7 +32,7 @@ def test_version():
 def test_help_lists_the_commands():
     done = _run("--help")
     assert done.returncode == 0
-    for command in ("demo", "fit", "score", "transform", "topics", "info", "simulate", "reproduce"):
+    for command in COMMANDS:
         assert command in done.stdout
         shown = commands.gapmf(command, "--help")
         assert f"gapmf {command}" in shown.stdout
@@ -43,6 +49,23 @@ def test_help_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["topics", "topics --json", "info"])
+def test_printing_a_model_is_light(model, command):
+    """It takes NumPy, but no compiled kernels, and none of the libraries that a fit needs."""
+    code = (
+        "import sys\nimport gapmf.cli\n"
+        "try: gapmf.cli.run()\nexcept SystemExit as end: assert end.code in (0, None), end.code\n"
+        "heavy = {'scipy', 'sklearn', 'numba', 'pandas', 'joblib', 'gapmf.estimator'}\n"
+        "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
+    )
+    args = [*command.split(), str(model)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "f0" in done.stdout or "components" in done.stdout
 
 
 def test_errors_are_short_and_non_zero():

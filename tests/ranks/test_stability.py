@@ -4,19 +4,21 @@ import numpy as np
 import pytest
 
 from gapmf import GammaPoissonMF, GaP
+from gapmf.ranks.features import order_features
 from gapmf.ranks.stability import compare
+
+COUNTS = np.array([1000.0])  # only the total matters
 
 
 def test_a_permuted_and_rescaled_model_matches_itself():
     rng = np.random.default_rng(0)
     W = rng.gamma(0.2, 1.0, (12, 4))
     order = [2, 0, 3, 1]
-    found = compare(GaP(W), [GaP(W[:, order] * [1, 5, 0.1, 2])] * 3, n_features=2)
+    found = compare(GaP(W), [GaP(W[:, order] * [1, 5, 0.1, 2])] * 3, 2, COUNTS)
     np.testing.assert_allclose(found.overlap, 1.0, rtol=1e-12)
     np.testing.assert_array_equal(found.matches, [np.argsort(order)] * 3)
     assert (found.returned == 1).all()
-    P = W / W.sum(axis=0)
-    np.testing.assert_array_equal(found.top_features, np.argsort(-P, axis=0)[:2].T)
+    np.testing.assert_array_equal(found.top_features, order_features(GaP(W), COUNTS)[:2].T)
     np.testing.assert_allclose(found.weight_intervals[..., 0], found.weights, rtol=1e-12)
     np.testing.assert_allclose(found.weight_intervals[..., 1], found.weights, rtol=1e-12)
 
@@ -25,12 +27,12 @@ def test_what_is_gone_does_not_come_back():
     W = np.eye(4)[:, :3] + 0.01
     other = W.copy()
     other[:, 1] = W[:, 0]
-    found = compare(GaP(W), [GaP(W), GaP(other), GaP(W[:, [0, 2]])], n_features=9)
+    found = compare(GaP(W), [GaP(W), GaP(other), GaP(W[:, [0, 2]])], 9, COUNTS)
     np.testing.assert_array_equal(found.returned, [1.0, 1 / 3, 1.0])
     np.testing.assert_array_equal(found.matches[2], [0, -1, 1])
     assert found.top_features.shape == (3, 4)
     assert "1 of 3" in str(found)
-    nothing = compare(GaP(W), [GaP(other), GaP(other)], n_features=1)
+    nothing = compare(GaP(W), [GaP(other), GaP(other)], 1, COUNTS)
     assert np.isnan(nothing.weight_intervals[1]).all()
     assert "Stability(3 components in 2 fits" in repr(nothing)
 
@@ -38,7 +40,7 @@ def test_what_is_gone_does_not_come_back():
 def test_the_intervals_are_wilsons():
     """A solves (p̂ − p)² = z² p (1 − p) / n at both ends."""
     W = np.eye(3)
-    found = compare(GaP(W), [GaP(W)] * 3 + [GaP(W[:, :2])] * 2, n_features=1)
+    found = compare(GaP(W), [GaP(W)] * 3 + [GaP(W[:, :2])] * 2, 1, COUNTS)
     rate, z = found.returned[:, None], 1.6448536
     p = found.interval
     inside = (p > 0) & (p < 1)

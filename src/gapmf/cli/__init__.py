@@ -11,19 +11,25 @@ import typer
 from typer import Argument, Option
 
 from gapmf.cli.options import (
+    Algorithm,
     Alpha,
     Components,
     Data,
     Jobs,
     Json,
+    LearnAlpha,
     MaxDf,
     MinDf,
     Model,
     Output,
     Quick,
-    Request,
+    RankRequest,
+    ScoreRequest,
     Seed,
     StopWords,
+    Test,
+    Tol,
+    TransformRequest,
     echo,
     with_read_options,
     with_request,
@@ -49,6 +55,8 @@ def run() -> None:
     code, message = 1, ""
     try:
         code = app(standalone_mode=False)
+        if code == 130:  # what newer versions of typer make of a KeyboardInterrupt
+            message = "stopped"
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         code, message = 130, "stopped"
@@ -107,21 +115,12 @@ def fit(
     data: Data,
     components: Components,
     output: Annotated[Path, Option("--output", "-o", help="Write the model to this file.")],
-    algorithm: Annotated[
-        str,
-        Option(
-            help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact."
-        ),
-    ] = "mcem-c",
+    algorithm: Algorithm = "mcem-c",
     alpha: Alpha = 1.0,
     beta: Annotated[float, Option(help="Rate of the Gamma prior of activations.")] = 1.0,
-    learn_alpha: Annotated[
-        bool, Option("--learn-alpha", help="Learn one alpha per component.")
-    ] = False,
+    learn_alpha: LearnAlpha = False,
     max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
-    tol: Annotated[
-        float, Option(help="Stop when the gain per token and sweep falls below this many nats.")
-    ] = 1e-5,
+    tol: Tol = 1e-5,
     smoothing: Annotated[
         float, Option(help="Weight of the background that is mixed in when new data are scored.")
     ] = 0.0,
@@ -169,7 +168,7 @@ def fit(
 
 @app.command()
 @with_request
-def score(request: Request) -> None:
+def score(request: ScoreRequest) -> None:
     """Compute the log-likelihood of data under a model, with its standard error.
 
     With -o, write the log-likelihood of every sample. Example:
@@ -182,11 +181,13 @@ def score(request: Request) -> None:
 
 @app.command()
 @with_request
-def transform(request: Request) -> None:
-    """Compute the posterior mean of each sample's activations: one row per sample.
+def transform(request: TransformRequest) -> None:
+    """Compute the expected share of each component in each sample: one row per sample.
 
-    Without -o, print them as CSV. Example:
-    gapmf transform nips.gapmf docword.nips.txt.gz -o activations.parquet
+    Shares sum to 1: cluster, plot and compare samples by them. With --activations, compute the
+    posterior mean of the activations, which are on the scale of each component. Without -o, print
+    CSV. Example:
+    gapmf transform nips.gapmf docword.nips.txt.gz -o proportions.parquet
     """
     from gapmf.cli import predict
 
@@ -197,16 +198,23 @@ def transform(request: Request) -> None:
 def topics(
     model: Model,
     n: Annotated[int, Option("-n", help="Number of features per component.", min=1)] = 10,
+    by: Annotated[
+        str,
+        Option(
+            help="Order of the features: distinctive (much more frequent than in the other "
+            "components) or weight."
+        ),
+    ] = "distinctive",
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Show the largest features of each component, their weights, and its share of the counts.
+    """Show what each component is about: its features with their weights, and its share.
 
     Example: gapmf topics nips.gapmf -n 15
     """
     from gapmf.cli.inspect import run_topics
 
-    run_topics(model, n, output, json=json)
+    run_topics(model, n, by, output, json=json)
 
 
 @app.command()
@@ -218,6 +226,74 @@ def info(model: Model, json: Json = False) -> None:
     from gapmf.cli.inspect import run_info
 
     run_info(model, json=json)
+
+
+@app.command()
+@with_request
+def rank(request: RankRequest) -> None:
+    """Report what each component of a model is worth, and how many to keep.
+
+    DATA are the counts of the fit. With -o, write one row per component. Example:
+    gapmf rank nips.gapmf docword.nips.txt.gz
+    """
+    from gapmf.cli import rank_commands
+
+    rank_commands.rank(request)
+
+
+@app.command()
+@with_read_options
+def select(
+    data: Data,
+    components: Annotated[
+        str,
+        Option(
+            "--components",
+            "-k",
+            metavar="K,K,…",
+            help="Numbers of components to compare, for example 5,10,20,40.",
+        ),
+    ],
+    test: Test = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            help="Write a picture to this .png, .svg or .pdf, or a table to this .csv, .tsv, "
+            ".json or .parquet.",
+        ),
+    ] = None,
+    model_out: Annotated[
+        Path | None, Option(help="Write the model with the chosen number to this file.")
+    ] = None,
+    algorithm: Algorithm = "mcem-c",
+    alpha: Alpha = 1.0,
+    learn_alpha: LearnAlpha = False,
+    tol: Tol = 1e-5,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    json: Json = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Fit several numbers of components, compare them, and choose one.
+
+    Ctrl-C shows the comparison of the fits that are finished. Example:
+    gapmf select docword.nips.txt.gz -k 5,10,20,40 -o ranks.png
+    """
+    from gapmf.cli import rank_commands
+
+    parameters = {
+        "algorithm": algorithm,
+        "alpha": alpha,
+        "learn_alpha": learn_alpha,
+        "tol": tol,
+        "random_state": seed,
+        "n_jobs": jobs,
+    }
+    files = rank_commands.Files(data, test, output, model_out)
+    rank_commands.select(files, components, parameters, reading, json=json)
 
 
 @app.command()

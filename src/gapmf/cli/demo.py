@@ -256,7 +256,7 @@ def _show_next_steps(console: Console) -> None:
         "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
         "  [green]gapmf topics my.gapmf[/]                           show the components\n"
         "  [green]gapmf score my.gapmf NEW_DATA[/]                   log-likelihood of new data\n"
-        "  [green]gapmf transform my.gapmf DATA -o H.csv[/]          activations of each sample\n"
+        "  [green]gapmf transform my.gapmf DATA -o shares.csv[/]     components of each sample\n"
         "or in Python, with a scikit-learn estimator:\n"
         "  [green]from gapmf import GammaPoissonMF[/]\n"
         "  [green]est = GammaPoissonMF(20, learn_alpha=True).fit(X)[/]\n"

@@ -1,4 +1,4 @@
-"""Warnings on standard error, and counts that are read for a model."""
+"""Warnings on standard error; a model and counts that are read for it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gapmf.cli.options import echo
+from gapmf.cli.options import Request, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
 from gapmf.io.features import align_features
+from gapmf.output import check_output
 
 
 @contextmanager
@@ -27,17 +28,39 @@ def echo_warnings(*, quiet: bool = False) -> Iterator[None]:
             echo(f"note: {message}")
 
 
+def load(request: Request) -> tuple[GammaPoissonMF, Table]:
+    """Load the model and the data of a command, whose output must be neither."""
+    check_output(request.output)
+    check_not_input(request.output, data=request.data, model=request.model)
+    est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs)
+    return est, read_for(est, request.data, request.reading)
+
+
+def check_not_input(output: Path | None, **inputs: Path | None) -> None:
+    """Refuse to write to a file that is read."""
+    for name, path in inputs.items():
+        if output and path and output.exists() and path.exists() and output.samefile(path):
+            raise InvalidInputError(f"{output} is the {name}: name another file for the output")
+
+
 def read_for(est: GammaPoissonMF, path: Path, options: dict[str, Any]) -> Table:
     """Read counts, with their features in the order of the model's."""
     names = getattr(est, "feature_names_in_", None)
+    return read_like(path, options, names, est.n_features_in_, "the model")
+
+
+def read_like(
+    path: Path, options: dict[str, Any], names: Any, n_features: int, owner: str
+) -> Table:
+    """Read counts, with their features as those of `owner`: by name if both have names."""
     with echo_warnings():
         table = read(path, **options)
         if names is not None and table.feature_names is not None:
             return align_features(table, names)
-    if table.counts.shape[1] != est.n_features_in_:
+    if table.counts.shape[1] != n_features:
         raise InvalidInputError(
-            f"{path} has {table.counts.shape[1]} features, but the model has "
-            f"{est.n_features_in_}: use the same features in the same order, or give names to both"
+            f"{path} has {table.counts.shape[1]} features, but {owner} has "
+            f"{n_features}: use the same features in the same order, or give names to both"
         )
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def run(
     """Read, fit, save, show."""
     if resume and checkpoint is None:
         raise InvalidInputError("--resume needs --checkpoint FILE")
-    _check_output(output, data)
+    check_model_output(output, data)
     if checkpoint is not None:
         check_parent_folder(checkpoint)
     quiet = not parameters["verbose"]
@@ -71,12 +72,12 @@ def run(
         ended = "converged" if est.converged_ else "not converged"
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
-        Console(highlight=False).print(topics_table(est, n_top))
+        Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))
     if est.interrupted_:
-        raise KeyboardInterrupt
+        sys.exit(130)  # after Ctrl-C, of which a sentence has been said
 
 
-def _check_output(output: Path, data: Path) -> None:
+def check_model_output(output: Path, data: Path) -> None:
     """Refuse to overwrite a file that is not a model."""
     check_parent_folder(output)
     if not output.exists():

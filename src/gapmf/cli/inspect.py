@@ -1,35 +1,70 @@
-"""`gapmf topics` shows the components of a model; `gapmf info` describes a file."""
+"""`gapmf topics` shows the components of a model; `gapmf info` describes a file.
+
+Both read the file without the estimator, so that they start as fast as `gapmf --help`.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 import gapmf.storage as storage
 from gapmf.errors import StorageError
-from gapmf.estimator import GammaPoissonMF
 from gapmf.output import check_output, to_json, write_table
+from gapmf.persistence import Fitted, conversion, read_model
+from gapmf.ranks.features import top_features
+
+if TYPE_CHECKING:
+    from gapmf.estimator import GammaPoissonMF
 
 MAX_ROWS = 40  # with more components, those below `prune_tol` are not listed
 
 
-def run_topics(path: Path, n: int, output: Path | None, *, json: bool) -> None:
+@dataclass(frozen=True)
+class Words:
+    """Words in lines as long as the column is wide. A line ends between words, not within one."""
+
+    words: list[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        line = Text()
+        for word in self.words:
+            if line and line.cell_len + 2 + word.cell_len > options.max_width:
+                yield line
+                line = Text()
+            line = Text.assemble(line, "  " if line else "", word)
+        yield line
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widths = [word.cell_len + 2 for word in self.words] or [2]
+        return Measurement(max(widths) - 2, sum(widths) - 2)
+
+
+def run_topics(path: Path, n: int, by: str, output: Path | None, *, json: bool) -> None:
     """Show the components, or write them."""
     check_output(output)
-    est = GammaPoissonMF.load(path)
-    components = _components(est, n)
+    parameters, fitted = read_model(path)
+    with conversion(path):
+        prune_tol = float(parameters["prune_tol"])
+    if not json and output is None:
+        Console(highlight=False).print(topics_table(fitted, n, prune_tol, by=by))
+        return
+    components = _components(fitted, n, by)
     if json:
         sys.stdout.write(to_json(components))
-    elif output is None:
-        Console(highlight=False).print(topics_table(est, n))
     if output is not None:
         rows = [
             (c["component"], c["share"], place, str(top["feature"]), top["weight"])
@@ -40,11 +75,13 @@ def run_topics(path: Path, n: int, output: Path | None, *, json: bool) -> None:
         write_table({name: [row[i] for row in rows] for i, name in enumerate(names)}, output)
 
 
-def topics_table(est: GammaPoissonMF, n: int) -> Table:
-    """Return a table with one row per component, the largest first."""
-    K, F = est.model_.n_components, est.n_features_in_
-    shown = max(est.rank_, 1) if K > MAX_ROWS else K
-    omitted = f"; {K - shown} below {est.prune_tol:.1%} are not shown" if shown < K else ""
+def topics_table(
+    fitted: Fitted | GammaPoissonMF, n: int, prune_tol: float, *, by: str = "distinctive"
+) -> Table:
+    """Return a table with one row per component, that with the largest share first."""
+    K, F = fitted.model_.n_components, fitted.model_.n_features
+    shown = max(fitted.rank_, 1) if K > MAX_ROWS else K
+    omitted = f"; {K - shown} below {prune_tol:.1%} are not shown" if shown < K else ""
     table = Table(
         box=SIMPLE_HEAD,
         title=f"{K} components of {F:,} features, by their share of the counts{omitted}",
@@ -52,35 +89,39 @@ def topics_table(est: GammaPoissonMF, n: int) -> Table:
     )
     for name in ("", "share", "α"):
         table.add_column(name, justify="right", style=None if name else "dim")
-    table.add_column("largest features, and their weight in the component in %")
-    for component in _components(est, n)[:shown]:
-        words = "  ".join(
-            f"{escape(str(top['feature']))}\u00a0[dim]{100 * top['weight']:.1f}[/]"
-            for top in component["features"]
+    first = "largest" if by == "weight" else "most distinctive"
+    table.add_column(f"{first} features, and their weights in %")
+    for component in _components(fitted, n, by)[:shown]:
+        words = Words(
+            [
+                Text.assemble(str(top["feature"]), (f" {100 * top['weight']:.1f}", "dim"))
+                for top in component["features"]
+            ]
         )
         share, alpha = f"{component['share']:.1%}", f"{component['alpha']:.3g}"
         table.add_row(str(component["component"]), share, alpha, words)
     return table
 
 
-def _components(est: GammaPoissonMF, n: int) -> list[dict[str, Any]]:
-    """Return all components, the largest first."""
-    tops, shares = est.top_features(n), est.model_.shares
+def _components(fitted: Fitted | GammaPoissonMF, n: int, by: str) -> list[dict[str, Any]]:
+    """Return all components, that with the largest share first."""
+    model, names = fitted.model_, getattr(fitted, "feature_names_in_", None)
+    tops = top_features(model, fitted.feature_counts_, n, by=by, names=names)
     return [
         {
             "component": int(k),
-            "share": float(shares[k]),
-            "alpha": float(est.alpha_[k]),
+            "share": float(model.shares[k]),
+            "alpha": float(model.alpha[k]),
             "features": [{"feature": name, "weight": weight} for name, weight in tops[k]],
         }
-        for k in np.argsort(-shares, kind="stable")
+        for k in np.argsort(-model.shares, kind="stable")
     ]
 
 
 def run_info(path: Path, *, json: bool) -> None:
     """Describe a model or a checkpoint."""
     try:
-        content = _describe_model(GammaPoissonMF.load(path))
+        content = _describe_model(*read_model(path))
     except StorageError as error:
         try:
             content = _describe_checkpoint(storage.read(path, "checkpoint"))
@@ -90,26 +131,29 @@ def run_info(path: Path, *, json: bool) -> None:
         sys.stdout.write(to_json(content))
         return
     width = max(map(len, content))
+    indent = " " * (width + 2)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**9
     for name, value in content.items():
-        typer.echo(f"{name:{width}}  {_format(value)}")
+        line = f"{name:{width}}  {_format(value)}"
+        typer.echo(textwrap.fill(line, columns, break_on_hyphens=False, subsequent_indent=indent))
 
 
-def _describe_model(est: Any) -> dict[str, Any]:
-    alpha, shares = est.alpha_, est.model_.shares
+def _describe_model(parameters: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
+    model, history, n_iter = fitted.model_, fitted.history_, fitted.n_iter_
     return {
         "kind": "model",
-        "components": est.model_.n_components,
-        "features": est.n_features_in_,
-        "feature names": hasattr(est, "feature_names_in_"),
-        "rank": est.rank_,
-        "largest share": float(shares.max()),
-        "alpha": [float(alpha.min()), float(alpha.max())],
-        "iterations": est.n_iter_,
-        "converged": est.converged_,
-        "seconds": float(est.history_["seconds"][-1]) if est.n_iter_ else 0.0,
-        "sweeps": int(est.history_["n_sweeps"][-1]) if est.n_iter_ else 0,
-        "log likelihood": getattr(est, "log_likelihood_", None),
-        "parameters": _shorten(est.get_params()),
+        "components": model.n_components,
+        "features": model.n_features,
+        "feature names": fitted.feature_names_in_ is not None,
+        "rank": fitted.rank_,
+        "largest share": float(model.shares.max()),
+        "alpha": [float(model.alpha.min()), float(model.alpha.max())],
+        "iterations": n_iter,
+        "converged": fitted.converged_,
+        "seconds": float(history["seconds"][-1]) if n_iter else 0.0,
+        "sweeps": int(history["n_sweeps"][-1]) if n_iter else 0,
+        "log likelihood": fitted.log_likelihood_,
+        "parameters": _shorten(parameters),
     }
 
 

@@ -23,6 +23,14 @@ Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
 Jobs = Annotated[int, Option(help="Number of threads; -1 uses all cores.")]
 Seed = Annotated[int, Option(help="Random seed.", min=0)]
+Algorithm = Annotated[
+    str,
+    Option(help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact."),
+]
+LearnAlpha = Annotated[bool, Option("--learn-alpha", help="Learn one alpha per component.")]
+Tol = Annotated[
+    float, Option(help="Stop when the gain per token and sweep falls below this many nats.")
+]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
 Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
 Quick = Annotated[bool, Option("--quick", help="Run a short version, for a few seconds.")]
@@ -34,6 +42,9 @@ Output = Annotated[
 Smoothing = Annotated[
     float | None,
     Option(help="Weight of the background in every component; default: that of the fit."),
+]
+Test = Annotated[
+    Path | None, Option("--test", metavar="DATA", help="Held-out counts, which then decide.")
 ]
 
 
@@ -106,25 +117,48 @@ def echo(message: str) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of the commands that apply a model to data."""
+    """The arguments of the commands that take a model and data."""
 
     model: Model
     data: Data
     reading: dict[str, Any]
     output: Output = None
     jobs: Jobs = -1
-    smoothing: Smoothing = None
     json: Json = False
 
 
-def with_request(command: Callable[[Request], None]) -> Callable[..., None]:
-    """Give a command the arguments of a `Request`, and call it with one."""
+@dataclass(frozen=True)
+class ScoreRequest(Request):
+    """The arguments of `gapmf score`."""
+
+    smoothing: Smoothing = None
+
+
+@dataclass(frozen=True)
+class TransformRequest(ScoreRequest):
+    """The arguments of `gapmf transform`."""
+
+    activations: Annotated[
+        bool, Option("--activations", help="Write activations instead of proportions.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class RankRequest(Request):
+    """The arguments of `gapmf rank`."""
+
+    test: Test = None
+
+
+def with_request(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Give a command the arguments of the `Request` that it takes, and call it with one."""
+    kind = inspect.signature(command, eval_str=True).parameters["request"].annotation
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
-        command(Request(**given))
+        command(kind(**given))
 
-    call.__dict__["__signature__"] = inspect.signature(Request, eval_str=True)
+    call.__dict__["__signature__"] = inspect.signature(kind, eval_str=True)
     return with_read_options(call)
 
 

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import typer
 
-from gapmf.cli.files import echo_warnings, name_samples, read_for
-from gapmf.cli.options import Request
-from gapmf.errors import InvalidInputError
+from gapmf.cli.files import echo_warnings, load, name_samples
+from gapmf.cli.options import ScoreRequest, TransformRequest
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table
-from gapmf.output import check_output, to_csv, to_json, to_records, write_table
+from gapmf.output import to_csv, to_json, to_records, write_table
 
 
-def score(request: Request) -> None:
+def score(request: ScoreRequest) -> None:
     """Print the log-likelihood of the data; write that of every sample."""
     est, table = _load(request)
     with echo_warnings():
@@ -61,15 +60,18 @@ def _format_summary(summary: dict[str, Any]) -> str:
             "that no component has: use --smoothing, for example --smoothing 0.05"
         )
     if summary["unreliable"]:
-        lines.append(f"{summary['unreliable']:,} samples have an unreliable error bar")
+        lines.append(
+            f"{summary['unreliable']:,} samples have values of their own that are uncertain by "
+            "more than half a nat: a smaller --precision makes them better"
+        )
     return "\n".join(lines)
 
 
-def transform(request: Request) -> None:
-    """Print or write the posterior mean of activations."""
+def transform(request: TransformRequest) -> None:
+    """Print or write the share of each component in each sample, or the activations."""
     est, table = _load(request)
     with echo_warnings():
-        H = est.transform(table.counts)
+        H = (est.transform if request.activations else est.proportions)(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
     columns |= {f"component{k}": H[:, k] for k in range(H.shape[1])}
     if request.output is not None:
@@ -80,13 +82,8 @@ def transform(request: Request) -> None:
         sys.stdout.write(to_csv(columns))
 
 
-def _load(request: Request) -> tuple[GammaPoissonMF, Table]:
-    output = request.output
-    check_output(output)
-    for name, path in (("data", request.data), ("model", request.model)):
-        if output and output.exists() and path.exists() and output.samefile(path):
-            raise InvalidInputError(f"{output} is the {name}: name another file for the output")
-    est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs)
+def _load(request: ScoreRequest) -> tuple[GammaPoissonMF, Table]:
+    est, table = load(request)
     if request.smoothing is not None:
         est.set_params(smoothing=request.smoothing)
-    return est, read_for(est, request.data, request.reading)
+    return est, table

@@ -14,9 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
+from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.history import HISTORY, Callback, History
-from gapmf.em.maximum import Certificate, certify
+from gapmf.em.maximum import certify
 from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress, Schedule

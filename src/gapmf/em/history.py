@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.types import Array
+
+if TYPE_CHECKING:
+    from gapmf.likelihood.result import LogLikelihood
 
 
 @dataclass

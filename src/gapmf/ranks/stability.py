@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from gapmf.model import GaP
+from gapmf.ranks.features import feature_weights, order_features
 from gapmf.types import Array
 
 SAME = 0.9  # smallest overlap of two components that count as the same
@@ -34,7 +35,7 @@ class Stability:
     share : ndarray of shape (n_components,)
         Share of the expected total count in the original fit.
     top_features : ndarray of int of shape (n_components, n_top)
-        Features with the largest weights.
+        Most distinctive features, as `GammaPoissonMF.top_features` orders them.
     weights : ndarray of shape (n_components, n_top)
         Weights w_fk / ||w_k||₁ of these features.
     weight_intervals : ndarray of shape (n_components, n_top, 2)
@@ -66,7 +67,7 @@ class Stability:
     def __str__(self) -> str:
         n = self.overlap.shape[0]
         head = f"{'component':>9} {'share':>7} {'returned':>9} {'90 % interval':>14}  "
-        lines = [head + "largest features: weight [90 % interval over the fits]"]
+        lines = [head + "distinctive features: weight [90 % interval over the fits]"]
         for k in np.argsort(-self.share, kind="stable"):
             low, high = self.interval[k]
             parts = [
@@ -87,17 +88,21 @@ class Stability:
 
 
 def compare(
-    model: GaP, others: Sequence[GaP], n_features: int, feature_names: NDArray[Any] | None = None
+    model: GaP,
+    others: Sequence[GaP],
+    n_features: int,
+    feature_counts: Array,
+    feature_names: NDArray[Any] | None = None,
 ) -> Stability:
     """Compare a model with repeated fits of the same features."""
-    p = _directions(model)
+    p = feature_weights(model)
     K = model.n_components
     overlap = np.zeros((len(others), K))
     matches = np.full((len(others), K), -1, dtype=np.int64)
-    top = np.argsort(-p, axis=0, kind="stable")[:n_features].T
+    top = order_features(model, feature_counts)[:n_features].T
     weights = np.full((len(others), K, top.shape[1]), np.nan)
     for i, other in enumerate(others):
-        q = _directions(other)
+        q = feature_weights(other)  # an empty column is zero: it has no overlap
         match = np.sqrt(p).T @ np.sqrt(q)
         rows, columns = linear_sum_assignment(-match)
         overlap[i, rows], matches[i, rows] = match[rows, columns], columns
@@ -116,12 +121,6 @@ def compare(
         matches=matches,
         feature_names=feature_names,
     )
-
-
-def _directions(model: GaP) -> Array:
-    """Return w_fk / ||w_k||₁, (F, K); an empty column stays zero and has no overlap."""
-    norms = model.column_norms
-    return np.divide(model.W, norms, out=np.zeros_like(model.W), where=norms > 0)
 
 
 def _quantiles(weights: Array) -> Array:

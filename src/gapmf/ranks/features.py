@@ -1,0 +1,102 @@
+"""What a component is about: its features in order, the most distinctive or the largest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapmf.errors import InvalidInputError
+from gapmf.model import GaP
+from gapmf.types import Array
+from gapmf.validation import check_option, check_whole
+
+ORDERS = ("distinctive", "weight")
+
+
+def feature_weights(model: GaP) -> Array:
+    """Return w_fk / ||w_k||₁, of shape (F, K); an empty component stays zero."""
+    norms = model.column_norms
+    return np.divide(model.W, norms, out=np.zeros_like(model.W), where=norms > 0)
+
+
+def distinctiveness(model: GaP, feature_counts: Array) -> Array:
+    """Return how clearly each feature is more frequent in a component than in the others.
+
+    It is √n log((n + 1) / (e + 1)). Here n is the number of counts of feature f that come from
+    component k, and e is what n would be if f were as frequent in k as it is in the other
+    components together. A logarithm of n counts has a standard error of about 1/√n, so the value is
+    about the number of standard errors by which the feature is more frequent here. Without
+    another component e is 0, and the order is that of the weights.
+
+    Parameters
+    ----------
+    model : GaP
+        The model.
+    feature_counts : ndarray of shape (n_features,)
+        Total count of each feature in the data of the fit.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_components)
+        Negative where the feature is less frequent than in the other components.
+    """
+    weights = feature_weights(model)
+    others = np.where(np.eye(model.n_components, dtype=bool), 0.0, model.shares[:, None])
+    others /= np.maximum(others.sum(axis=0), np.finfo(float).tiny)
+    totals = model.shares * float(np.sum(feature_counts))
+    n, expected = weights * totals, (weights @ others) * totals
+    return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
+
+
+def order_features(model: GaP, feature_counts: Array, by: str = "distinctive") -> NDArray[np.int64]:
+    """Return the features of each component in order, an array of shape (F, K).
+
+    What is not more frequent than elsewhere, by one standard error, follows by weight.
+    """
+    check_option(by, ORDERS, "by")
+    weights = feature_weights(model)
+    if by == "weight":
+        return np.argsort(-weights, axis=0, kind="stable")
+    value = distinctiveness(model, feature_counts)
+    return np.lexsort((-weights, -np.where(value >= 1.0, value, 0.0)), axis=0)
+
+
+def top_features(
+    model: GaP,
+    feature_counts: Array,
+    n: int = 10,
+    *,
+    by: str = "distinctive",
+    names: Sequence[Any] | None = None,
+) -> list[list[tuple[Any, float]]]:
+    """Return the first n features of each component and their weights.
+
+    Features that a component does not have are left out. Without `names`, they are numbers.
+    """
+    n = check_whole(n, "n")
+    names = list(range(model.n_features) if names is None else names)
+    if len(names) != model.n_features:
+        raise InvalidInputError(
+            f"names must have {model.n_features} entries, one per feature, but has {len(names)}"
+        )
+    order, weights = order_features(model, feature_counts, by), feature_weights(model)
+    has = np.take_along_axis(weights, order, axis=0) > 0
+    return [
+        [(names[f], float(weights[f, k])) for f in order[has[:, k], k][:n]]
+        for k in range(model.n_components)
+    ]
+
+
+def component_labels(
+    model: GaP, feature_counts: Array, names: Sequence[Any] | None = None, n: int = 3
+) -> list[str]:
+    """Return a label for each component: its most distinctive features, by name.
+
+    >>> component_labels(GaP([[9.0, 0.0], [5.0, 5.0], [0.0, 9.0]]), np.full(3, 50), "abc", 2)
+    ['a, b', 'c, b']
+    """
+    tops = top_features(model, feature_counts, n, names=names)
+    return [", ".join(str(name) for name, _ in top) for top in tops]
