@@ -45,7 +45,7 @@ from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
 from gapmf.ranks.features import top_features
-from gapmf.ranks.report import RankReport, make_report
+from gapmf.ranks.report import CRITERIA, RankReport, make_report
 from gapmf.ranks.stability import Stability, compare
 from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
 from gapmf.types import Array
@@ -397,7 +397,7 @@ class GammaPoissonMF(
         """Run the fit, store its result, and warn."""
         bar = fit_bar(
             check_verbose(self.verbose),
-            label=settings.algorithm,
+            label=f"{settings.algorithm}, K = {settings.alpha.size}",
             max_iter=settings.max_iter,
             prune_tol=self.prune_tol,
             tol=settings.tol,
@@ -838,20 +838,26 @@ class GammaPoissonMF(
 
     # Asking how many components there are, and how surely.
 
-    def rank_report(self, X: Any, X_test: Any = None) -> RankReport:
-        """Report what each component is worth, and how many are worth their price.
+    def rank_report(
+        self, X: Any, X_test: Any = None, *, criterion: str = "prediction"
+    ) -> RankReport:
+        """Report what each component is worth, and how many are worth keeping.
 
-        Each component is removed and the others are refitted briefly. What this costs in
-        log-likelihood stands beside BIC's price of its parameters and, with held-out counts,
-        beside what it costs there. Then components are removed one after another as long as
-        that pays.
+        Each component is removed and the others are refitted briefly. The report says what this
+        costs in log-likelihood. Then components are removed one after another as long as that
+        pays.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             The counts of the fit.
         X_test : array-like, sparse matrix or data frame, default=None
-            Held-out counts. Features that have none in X are left out of them.
+            Held-out samples that decide. Features that have no counts in X are left out of them.
+        criterion : {"prediction", "bic"}, default="prediction"
+            What decides without `X_test`. "prediction" holds out a random fifth of the counts of
+            each sample and predicts them from the others: thinned counts are independent given
+            the activations. "bic" charges ½ log N per parameter, which is often too strict when
+            there are many features.
 
         Returns
         -------
@@ -871,21 +877,32 @@ class GammaPoissonMF(
         >>> est.rank_report(X).rank
         2
         """
+        check_option(criterion, CRITERIA, "criterion")
         counts, settings, rng = self._check_question(X)
         test = None
         if X_test is not None:
             test = check_counts(X_test, n_features=self.n_features_in_)
-        return make_report(
-            self.model_,
-            counts,
-            settings,
-            X_test=test,
-            seed=int(rng.integers(2**63)),
-            n_jobs=self.n_jobs,
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
+        with progress_bar(self.verbose, "rank report", shorter="fewer samples") as progress:
+            return make_report(
+                self.model_,
+                counts,
+                settings,
+                X_test=test,
+                bic=criterion == "bic",
+                seed=int(rng.integers(2**63)),
+                n_jobs=self.n_jobs,
+                feature_names=getattr(self, "feature_names_in_", None),
+                progress=progress,
+            )
 
-    def prune(self, X: Any, X_test: Any = None, *, report: RankReport | None = None) -> Self:
+    def prune(
+        self,
+        X: Any,
+        X_test: Any = None,
+        *,
+        criterion: str = "prediction",
+        report: RankReport | None = None,
+    ) -> Self:
         """Fit again with the components that the rank report keeps.
 
         Parameters
@@ -893,7 +910,9 @@ class GammaPoissonMF(
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             The counts of the fit.
         X_test : array-like, sparse matrix or data frame, default=None
-            Held-out counts, for the report.
+            Held-out samples, for the report.
+        criterion : {"prediction", "bic"}, default="prediction"
+            What decides without `X_test`, as in `rank_report`.
         report : RankReport, default=None
             A report that was made before, to save the time.
 
@@ -914,7 +933,8 @@ class GammaPoissonMF(
         >>> est.prune(X).components_.shape
         (2, 4)
         """
-        report = self.rank_report(X, X_test) if report is None else report
+        if report is None:
+            report = self.rank_report(X, X_test, criterion=criterion)
         pruned: Self = fit_from(self, X, report.model)
         return pruned
 
@@ -922,6 +942,8 @@ class GammaPoissonMF(
         self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
     ) -> Stability:
         """Measure how surely each component comes back when the fit is repeated.
+
+        After Ctrl-C, the fits that are finished are compared.
 
         Parameters
         ----------
@@ -956,19 +978,29 @@ class GammaPoissonMF(
         """
         check_option(by, ("seeds", "bootstrap"), "by")
         counts, _, rng = self._check_question(X)
-        models = []
-        for _ in range(check_whole(n_fits, "n_fits", least=2)):
-            rows = np.arange(counts.shape[0])
-            if by == "bootstrap":
-                rows = rng.integers(rows.size, size=rows.size)
-            again = fit_copy(
-                self,
-                counts[rows],
-                random_state=int(rng.integers(2**31)),
-                init=self.init if isinstance(self.init, str) else "mean",
-                callbacks=None,
+        n_fits = check_whole(n_fits, "n_fits", least=2)
+        models: list[GaP] = []
+        try:
+            while len(models) < n_fits:
+                rows = np.arange(counts.shape[0])
+                if by == "bootstrap":
+                    rows = rng.integers(rows.size, size=rows.size)
+                again = fit_copy(
+                    self,
+                    counts[rows],
+                    random_state=int(rng.integers(2**31)),
+                    init=self.init if isinstance(self.init, str) else "mean",
+                    callbacks=None,
+                )
+                models.append(again.model_)
+        except KeyboardInterrupt:
+            if len(models) < 2:
+                raise
+            warnings.warn(
+                f"stopped: the comparison is with {len(models)} of {n_fits} fits",
+                UserWarning,
+                stacklevel=2,
             )
-            models.append(again.model_)
         return compare(
             self.model_,
             models,

@@ -382,6 +382,20 @@ def check_model(model: Any) -> None:
         raise InvalidInputError(f"model must be a GaP, but is {type(model).__name__}")
 
 
+def model_of(model: Any) -> GaP:
+    """Return a GaP, or the model of a fitted estimator with its smoothing."""
+    if isinstance(model, GaP):
+        return model
+    if not hasattr(model, "smoothing"):
+        raise InvalidInputError(
+            f"expected a GaP or a fitted GammaPoissonMF, but received {type(model).__name__}"
+        )
+    if not hasattr(model, "model_"):
+        raise InvalidInputError(f"this {type(model).__name__} is not fitted yet: call fit first")
+    fitted: GaP = model.model_
+    return fitted.smoothed(model.feature_counts_, model.smoothing)
+
+
 def _draw_definition(
     model: GaP, n_samples: int, rng: np.random.Generator
 ) -> tuple[Array, NDArray[np.int64]]:

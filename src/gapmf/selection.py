@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.counts import check_counts
-from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF, fit_copy, fit_from
-from gapmf.likelihood.marginal import comparison_log_likelihood
-from gapmf.likelihood.result import LogLikelihood, paired_difference
-from gapmf.ranks.report import bic_price
+from gapmf.ranks.criteria import Bic, Criterion, HeldOutCounts, HeldOutSamples, Scores
+from gapmf.ranks.report import CRITERIA, scaled
 from gapmf.types import Array
-from gapmf.validation import check_option, check_whole
+from gapmf.validation import check_option, check_random_state, check_whole
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -28,50 +27,60 @@ class RankSelection:
     Attributes
     ----------
     n_components : int
-        The chosen rank. With held-out counts, it is the smallest one whose held-out
-        log-likelihood is within one standard error of the best. Otherwise it has the highest
-        `bic`.
+        The chosen rank. With held-out data, it is the smallest one whose log-likelihood is within
+        one standard error of the best. With BIC, it has the highest `score`.
     estimator : GammaPoissonMF
-        The fit of this rank.
+        The fit of this rank to all counts.
     ranks : ndarray of int of shape (n_ranks,)
         The compared ranks, ascending.
-    log_likelihood : ndarray of shape (n_ranks,)
-        Log-likelihoods of the fitted counts.
-    std_error : ndarray of shape (n_ranks,)
-        Standard errors of `log_likelihood`.
-    bic : ndarray of shape (n_ranks,)
-        Schwarz's criterion: log-likelihood minus ½ log N per parameter. Larger is better.
-    held_out : ndarray of shape (n_ranks,) or None
-        Log-likelihoods of the held-out counts.
-    held_out_error : ndarray of shape (n_ranks,) or None
-        Standard errors, over samples, of the differences between `held_out` and its maximum.
+    score : ndarray of shape (n_ranks,)
+        Log-likelihood of the held-out data; with BIC, that of the fitted counts minus ½ log N per
+        parameter. Larger is better.
+    error : ndarray of shape (n_ranks,)
+        Standard errors of the differences between `score` and its maximum: over samples for
+        held-out data, else of Monte Carlo.
+    criterion : {"held-out counts", "held-out samples", "BIC"}
+        What decided.
     estimators : tuple of GammaPoissonMF
-        All fits, in the order of `ranks`.
+        The compared fits, in the order of `ranks`. If held-out counts decide, these are fits to
+        the other counts, with components on the scale of all counts.
+    interrupted : bool
+        Whether Ctrl-C ended the comparison before all ranks were fitted.
     """
 
     n_components: int
     estimator: GammaPoissonMF
     ranks: NDArray[np.int64]
-    log_likelihood: Array
-    std_error: Array
-    bic: Array
-    held_out: Array | None
-    held_out_error: Array | None
+    score: Array
+    error: Array
+    criterion: str
     estimators: tuple[GammaPoissonMF, ...]
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         return f"RankSelection(n_components={self.n_components}, ranks={self.ranks.tolist()})"
 
     def __str__(self) -> str:
-        head = f"{'rank':>5} {'log-likelihood':>22} {'bic':>14}"
-        lines = [head + (f" {'held-out':>22}" if self.held_out is not None else "")]
+        below = self.score - self.score.max()
+        lines = [f"{'rank':>5} {'score':>16} {'below the best':>20}"]
         for i, rank in enumerate(self.ranks):
-            line = f"{rank:>5} {self.log_likelihood[i]:>14.1f} ± {self.std_error[i]:<5.2g} "
-            line += f"{self.bic[i]:>14.1f}"
-            if self.held_out is not None and self.held_out_error is not None:
-                line += f" {self.held_out[i]:>14.1f} ± {self.held_out_error[i]:<5.2g}"
+            line = f"{rank:>5} {self.score[i]:>16,.1f} {-below[i]:>12,.1f} ± {self.error[i]:<5.2g}"
             lines.append(line + ("  <- chosen" if rank == self.n_components else ""))
-        return "\n".join(lines)
+        what, rule = {
+            "held-out counts": (
+                "log-likelihood of a random fifth of all counts, given the others",
+                "the smallest rank within one standard error of the best",
+            ),
+            "held-out samples": (
+                "log-likelihood of the held-out samples",
+                "the smallest rank within one standard error of the best",
+            ),
+            "BIC": (
+                "log-likelihood of the fitted counts, less ½ log N for each parameter",
+                "the rank with the highest score",
+            ),
+        }[self.criterion]
+        return "\n".join([*lines, f"score: {what}, in nats", f"chosen: {rule}"])
 
 
 def select_rank(
@@ -79,10 +88,13 @@ def select_rank(
     n_components: Sequence[int] = (1, 2, 3, 5, 8),
     *,
     X_test: Any = None,
+    criterion: str = "prediction",
     how: str = "fits",
     estimator: GammaPoissonMF | None = None,
 ) -> RankSelection:
-    """Choose the number of components by the marginal likelihood.
+    """Choose the number of components by what they predict.
+
+    After Ctrl-C, the ranks that are finished are compared.
 
     Parameters
     ----------
@@ -91,9 +103,12 @@ def select_rank(
     n_components : sequence of int, default=(1, 2, 3, 5, 8)
         Ranks to compare.
     X_test : array-like, sparse matrix or DataFrame of shape (n_test, n_features), optional
-        Held-out counts that decide. Features without counts in X are ignored. Without `X_test`,
-        the Bayesian information criterion [1]_ decides, which is strict when there are many
-        features.
+        Held-out samples that decide. Features without counts in X are ignored.
+    criterion : {"prediction", "bic"}, default="prediction"
+        What decides without `X_test`. "prediction" holds out a random fifth of the counts of each
+        sample: thinned counts are independent given the activations. The fits are made to the
+        others, and the chosen one is continued with all counts. "bic" is the Bayesian
+        information criterion [1]_, which is strict when there are many features.
     how : {"fits", "prune"}, default="fits"
         How to get the fits. "fits" makes one per rank. "prune" fits the largest rank and removes
         components one at a time, those whose removal costs least first, as
@@ -130,51 +145,80 @@ def select_rank(
     if not ranks:
         raise InvalidInputError("n_components is empty: give at least one rank")
     check_option(how, ("fits", "prune"), "how")
+    check_option(criterion, CRITERIA, "criterion")
     template = GammaPoissonMF() if estimator is None else estimator
-    seen = np.asarray(counts.sum(axis=0)) > 0
-    test = None
-    if X_test is not None:
-        test = only_features(check_counts(X_test, n_features=seen.size), seen)
-        if test.shape[0] < 2:
-            raise InvalidInputError("X_test must have two samples or more, but has one")
+    judge = _criterion(counts, X_test, criterion, template)
     made = ranks if how == "fits" else ranks[-1:]
-    fits = [fit_copy(template, counts, n_components=K) for K in made]
-    if how == "prune":
-        models = fits[0].rank_report(counts, test).models
-        fits += [fit_from(fits[0], counts, m) for m in models if m.n_components in ranks]
-        fits.sort(key=lambda fit: int(fit.n_components))
-    return _compare(fits, counts, test, int(seen.sum()))
+    fits: list[GammaPoissonMF] = []
+    scores: list[Scores] = []
+    interrupted = False
+    try:
+        for K in made:
+            fit = fit_copy(template, judge.fitted, n_components=K)
+            scores.append(judge.score(fit.model_))
+            fits.append(fit)
+        if how == "prune":
+            report = fits[0].rank_report(judge.fitted, X_test, criterion=criterion)
+            for model in report.models:
+                if model.n_components in ranks:
+                    fit = fit_from(fits[0], judge.fitted, model)
+                    scores.insert(0, judge.score(fit.model_))
+                    fits.insert(0, fit)
+    except KeyboardInterrupt:
+        interrupted = True
+        if not fits:
+            raise
+    return _compare(fits[: len(scores)], scores[: len(fits)], counts, judge, interrupted)
+
+
+def _criterion(
+    counts: sp.csr_array, X_test: Any, criterion: str, template: GammaPoissonMF
+) -> Criterion:
+    """Return what decides."""
+    seed = int(check_random_state(template.random_state).integers(2**63))
+    if X_test is not None:
+        test = check_counts(X_test, n_features=counts.shape[1])
+        return HeldOutSamples(counts, test, seed, template.n_jobs)
+    if criterion == "bic":
+        n_features = int((np.asarray(counts.sum(axis=0)) > 0).sum())
+        learned = template.learn_alpha in (True, "component")
+        return Bic(counts, n_features + learned, seed, template.n_jobs)
+    return HeldOutCounts(counts, seed, template.n_jobs, max_samples=None)
 
 
 def _compare(
-    fits: list[GammaPoissonMF], counts: sp.csr_array, test: sp.csr_array | None, n_features: int
+    fits: list[GammaPoissonMF],
+    scores: list[Scores],
+    counts: sp.csr_array,
+    judge: Criterion,
+    interrupted: bool,
 ) -> RankSelection:
-    """Compare fits, given in ascending order of rank."""
-
-    def score(X: sp.csr_array) -> list[LogLikelihood]:  # with the same seed for all fits
-        return [comparison_log_likelihood(X, fit.model_, 0, fit.n_jobs, 256) for fit in fits]
-
-    values = score(counts)
+    """Compare fits, given in ascending order of rank, and finish the best."""
     ranks = np.array([fit.n_components for fit in fits])
-    log_likelihood = np.array([value.total for value in values])
-    learned = fits[0].learn_alpha in (True, "component")
-    bic = log_likelihood - bic_price(n_features + learned, counts.shape[0]) * ranks
-    held_out = error = None
-    chosen = int(bic.argmax())
-    if test is not None:
-        scores = score(test)
-        held_out = np.array([score.total for score in scores])
-        best = scores[int(held_out.argmax())]
-        error = np.array([paired_difference(score, best)[1] for score in scores])
-        chosen = int((held_out >= best.total - error).argmax())
+    values = np.array([score.total for score in scores]) - (judge.price or 0.0) * ranks
+    best = int(values.argmax())
+    error = np.array([judge.error(score, scores[best]) for score in scores])
+    error[best] = 0.0
+    chosen = best if judge.price is not None else int((values >= values[best] - error).argmax())
+    if judge.scale != 1.0:
+        fits = [_rescaled(fit, counts, judge.scale) for fit in fits]
+    final = fits[chosen]
+    if judge.scale != 1.0 and not interrupted:
+        final = fit_from(final, counts, final.model_)
     return RankSelection(
         n_components=int(ranks[chosen]),
-        estimator=fits[chosen],
+        estimator=final,
         ranks=ranks,
-        log_likelihood=log_likelihood,
-        std_error=np.array([value.std_error for value in values]),
-        bic=bic,
-        held_out=held_out,
-        held_out_error=error,
+        score=values,
+        error=error,
+        criterion=judge.name,
         estimators=tuple(fits),
+        interrupted=interrupted,
     )
+
+
+def _rescaled(fit: GammaPoissonMF, counts: sp.csr_array, scale: float) -> GammaPoissonMF:
+    """Return a fit to thinned counts as one on the scale of all counts."""
+    totals = np.asarray(counts.sum(axis=0), dtype=float)
+    model = scaled(fit.model_, scale)
+    return fit._store(dataclasses.replace(fit._fitted, model_=model, feature_counts_=totals))

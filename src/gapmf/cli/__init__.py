@@ -14,6 +14,7 @@ from gapmf.cli.options import (
     Algorithm,
     Alpha,
     Components,
+    Criterion,
     Data,
     Jobs,
     Json,
@@ -123,7 +124,7 @@ def fit(
     tol: Tol = 1e-5,
     smoothing: Annotated[
         float, Option(help="Weight of the background that is mixed in when new data are scored.")
-    ] = 0.0,
+    ] = 1e-3,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: StopWords = None,
@@ -255,6 +256,7 @@ def select(
         ),
     ],
     test: Test = None,
+    criterion: Criterion = "prediction",
     output: Annotated[
         Path | None,
         Option(
@@ -273,6 +275,9 @@ def select(
     tol: Tol = 1e-5,
     seed: Seed = 0,
     jobs: Jobs = -1,
+    stop_words: StopWords = None,
+    min_df: MinDf = None,
+    max_df: MaxDf = None,
     json: Json = False,
     *,
     reading: dict[str, Any],
@@ -293,7 +298,10 @@ def select(
         "n_jobs": jobs,
     }
     files = rank_commands.Files(data, test, output, model_out)
-    rank_commands.select(files, components, parameters, reading, json=json)
+    filters = {"stop_words": stop_words, "min_df": min_df, "max_df": max_df}
+    rank_commands.select(
+        files, components, parameters, reading, filters, criterion=criterion, json=json
+    )
 
 
 @app.command()

@@ -202,8 +202,7 @@ def _compare(
     K = est.model_.n_components
     for name, fitted in (("gapmf, 1 component", one), (f"gapmf, {K} components", est)):
         found = fitted.log_likelihood(test)
-        model = fitted.model_.smoothed(fitted.feature_counts_, _FLOOR)
-        completed = document_completion(test, model, random_state=seed, n_jobs=est.n_jobs)
+        completed = document_completion(test, 0.5, fitted, random_state=seed, n_jobs=est.n_jobs)
         error = f"± {found.std_error:.1f}" if found.std_error else "(exact)"
         log_p, per_count = f"{found.total:,.1f} {error}", f"{found.total / test.sum():.4f}"
         rows.append((name, log_p, per_count, f"{completed.perplexity:.2f}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +33,13 @@ def load(request: Request) -> tuple[GammaPoissonMF, Table]:
     """Load the model and the data of a command, whose output must be neither."""
     check_output(request.output)
     check_not_input(request.output, data=request.data, model=request.model)
-    est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs)
+    est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs, verbose=verbosity())
     return est, read_for(est, request.data, request.reading)
+
+
+def verbosity() -> int:
+    """Return 1 on a terminal, where bars are shown."""
+    return int(sys.stderr.isatty())
 
 
 def check_not_input(output: Path | None, **inputs: Path | None) -> None:

@@ -79,6 +79,11 @@ MaxDf = Annotated[
     ),
 ]
 
+Criterion = Annotated[
+    str,
+    Option(help="What decides without --test: prediction (of counts that are held out) or bic."),
+]
+
 _READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
         Path | None,
@@ -132,12 +137,19 @@ class ScoreRequest(Request):
     """The arguments of `gapmf score`."""
 
     smoothing: Smoothing = None
+    precision: Annotated[
+        float, Option(help="Largest standard error of the total, in nats per count.")
+    ] = 1e-4
 
 
 @dataclass(frozen=True)
-class TransformRequest(ScoreRequest):
+class TransformRequest(Request):
     """The arguments of `gapmf transform`."""
 
+    smoothing: Smoothing = None
+    precision: Annotated[
+        float, Option(help="Largest error of a sample's activations, as a part of their length.")
+    ] = 0.05
     activations: Annotated[
         bool, Option("--activations", help="Write activations instead of proportions.")
     ] = False
@@ -148,6 +160,7 @@ class RankRequest(Request):
     """The arguments of `gapmf rank`."""
 
     test: Test = None
+    criterion: Criterion = "prediction"
 
 
 def with_request(command: Callable[[Any], None]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ def score(request: ScoreRequest) -> None:
     """Print the log-likelihood of the data; write that of every sample."""
     est, table = _load(request)
     with echo_warnings():
-        found = est.log_likelihood(table.counts)
+        found = est.log_likelihood(table.counts, precision=request.precision)
     n_tokens = int(table.counts.sum())
     summary = {
         "samples": table.counts.shape[0],
@@ -57,7 +57,7 @@ def _format_summary(summary: dict[str, Any]) -> str:
     if summary["impossible"]:
         lines.append(
             f"{summary['impossible']:,} samples have probability 0, because they have features "
-            "that no component has: use --smoothing, for example --smoothing 0.05"
+            "that no component has: use --smoothing, for example --smoothing 0.001"
         )
     if summary["unreliable"]:
         lines.append(
@@ -70,6 +70,7 @@ def _format_summary(summary: dict[str, Any]) -> str:
 def transform(request: TransformRequest) -> None:
     """Print or write the share of each component in each sample, or the activations."""
     est, table = _load(request)
+    est.set_params(precision=request.precision)
     with echo_warnings():
         H = (est.transform if request.activations else est.proportions)(table.counts)
     columns: dict[str, Any] = {"sample": name_samples(table)}
@@ -82,7 +83,7 @@ def transform(request: TransformRequest) -> None:
         sys.stdout.write(to_csv(columns))
 
 
-def _load(request: ScoreRequest) -> tuple[GammaPoissonMF, Table]:
+def _load(request: ScoreRequest | TransformRequest) -> tuple[GammaPoissonMF, Table]:
     est, table = load(request)
     if request.smoothing is not None:
         est.set_params(smoothing=request.smoothing)

@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 import typer
 
-from gapmf.cli.files import check_not_input, echo_warnings, load, read_for, read_like
+from gapmf.cli.files import check_not_input, echo_warnings, load, read_for, read_like, verbosity
 from gapmf.cli.fit_command import check_model_output
 from gapmf.cli.options import RankRequest, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
 from gapmf.output import SUFFIXES, check_output, to_json, to_records, write_table
-from gapmf.ranks.features import component_labels
 from gapmf.selection import RankSelection, select_rank
 from gapmf.storage import write_atomically
 
 PICTURES = (".png", ".svg", ".pdf")
 INK, QUIET, COLOUR, CHOSEN = "#22262b", "#7b838c", "#3b6fb6", "#c8553d"
 # What is written of a report, one row per component, and of a selection, one row per rank.
-PER_COMPONENT = ("norm", "share", "cost", "cost_error", "held_out", "held_out_error", "keep")
-PER_RANK = ("log_likelihood", "std_error", "bic", "held_out", "held_out_error")
+PER_COMPONENT = ("norm", "share", "cost", "cost_error", "keep")
+PER_RANK = ("score", "error")
 
 
 def rank(request: RankRequest) -> None:
@@ -33,18 +32,20 @@ def rank(request: RankRequest) -> None:
     check_not_input(request.output, test=request.test)
     est, table = load(request)
     test = None if request.test is None else read_for(est, request.test, request.reading).counts
-    est.set_params(verbose=_verbose())
     with echo_warnings():
-        report = est.rank_report(table.counts, test)
-    names = getattr(est, "feature_names_in_", None)
+        report = est.rank_report(table.counts, test, criterion=request.criterion)
     order = np.argsort(-report.share, kind="stable")
-    labels = component_labels(est.model_, est.feature_counts_, names)
-    columns = {"component": order, "features": [labels[k] for k in order]}
-    columns |= {name: values[order] for name, values in _computed(report, PER_COMPONENT).items()}
+    columns = {"component": order, "features": [report.labels[k] for k in order]}
+    columns |= {name: getattr(report, name)[order] for name in PER_COMPONENT}
     if request.output is not None:
         write_table(columns, request.output)
     if request.json:
-        content = {"rank": report.rank, "price": report.price, "removed": report.removed}
+        content = {
+            "rank": report.rank,
+            "criterion": report.criterion,
+            "price": report.price,
+            "removed": report.removed,
+        }
         sys.stdout.write(to_json(content | {"components": to_records(columns)}))
     else:
         typer.echo(str(report))
@@ -65,7 +66,9 @@ def select(
     components: str,
     parameters: dict[str, Any],
     reading: dict[str, Any],
+    filters: dict[str, Any],
     *,
+    criterion: str,
     json: bool,
 ) -> None:
     """Compare fits with several numbers of components; print, write or draw the comparison."""
@@ -78,19 +81,19 @@ def select(
     if files.model is not None:
         check_model_output(files.model, files.data)
     with echo_warnings():
-        table = read(files.data, **reading)
+        table = read(files.data, **reading, **filters)
     names, test = table.feature_names, None
     if files.test is not None:
         n_features = table.counts.shape[1]
         test = read_like(files.test, reading, names, n_features, str(files.data)).counts
-    est = GammaPoissonMF(**parameters, verbose=_verbose())
+    est = GammaPoissonMF(**parameters, verbose=verbosity())
     with echo_warnings():
-        found = select_rank(table.counts, ranks, X_test=test, estimator=est)
+        found = select_rank(table.counts, ranks, X_test=test, criterion=criterion, estimator=est)
     if files.model is not None:
         if names is not None:
             found.estimator.feature_names_in_ = names
         found.estimator.save(files.model)
-    columns = {"rank": found.ranks} | _computed(found, PER_RANK)
+    columns = {"rank": found.ranks} | {name: getattr(found, name) for name in PER_RANK}
     columns["chosen"] = found.ranks == found.n_components
     if files.output is not None and picture:
         figure = draw(found)
@@ -98,13 +101,16 @@ def select(
         write_atomically(files.output, lambda path: figure.savefig(path, format=kind, dpi=160))
     elif files.output is not None:
         write_table(columns, files.output)
-    interrupted = getattr(found, "interrupted", False)
     if json:
-        content = {"n_components": found.n_components, "interrupted": interrupted}
+        content = {
+            "n_components": found.n_components,
+            "criterion": found.criterion,
+            "interrupted": found.interrupted,
+        }
         sys.stdout.write(to_json(content | {"ranks": to_records(columns)}))
     else:
         typer.echo(str(found))
-    if interrupted:
+    if found.interrupted:
         echo(f"stopped: {len(found.ranks)} of {len(set(ranks))} numbers of components are compared")
         sys.exit(130)
 
@@ -129,10 +135,8 @@ def parse_ranks(text: str) -> list[int]:
 
 def draw(found: RankSelection) -> Any:
     """Draw the criterion that decided against the rank, as differences from its best value."""
-    name, values, errors = "BIC", found.bic, None
-    if found.held_out is not None:
-        name, values, errors = "held-out log-likelihood", found.held_out, found.held_out_error
-    ranks, below = found.ranks, values - values.max()
+    name = "BIC" if found.criterion == "BIC" else f"log-likelihood of {found.criterion}"
+    ranks, errors, below = found.ranks, found.error, found.score - found.score.max()
     figure = _new_figure()
     ax = figure.subplots()
     ax.axhline(0.0, color=QUIET, lw=0.8, ls=(0, (4, 3)))
@@ -140,7 +144,7 @@ def draw(found: RankSelection) -> Any:
         ranks, below, yerr=errors, fmt="o-", ms=6, color=COLOUR, ecolor=INK, capsize=4, lw=1.3
     )
     for i, rank in enumerate(ranks):
-        error = "" if errors is None or not errors[i] else f" ± {errors[i]:,.0f}"
+        error = f" ± {errors[i]:,.0f}" if errors[i] else ""
         text = f"{below[i]:,.0f}{error}".replace("-", "−") if below[i] else "best"
         # Below the best ones; else to the right, on the side that the line leaves free.
         falls = i + 1 == len(ranks) or below[i + 1] < below[i]
@@ -155,8 +159,7 @@ def draw(found: RankSelection) -> Any:
     ax.set_xticks([], minor=True)
     ax.margins(0.15, 0.2)
     ax.set_xlabel("number of components", color=INK)
-    plus_minus = "" if errors is None else " ± standard error"
-    ax.set_ylabel(f"{name}:\ndifference from the best{plus_minus} (nats)", color=INK)
+    ax.set_ylabel(f"{name}:\ndifference from the best ± standard error (nats)", color=INK)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace("-", "−"))
     ax.spines[["top", "right"]].set_visible(False)
     return figure
@@ -184,13 +187,3 @@ def _new_figure() -> Any:
             "a picture needs Matplotlib: pip install 'gapmf[plot]', or write a .csv"
         ) from error
     return Figure(figsize=(6.4, 4.0), layout="constrained")
-
-
-def _computed(result: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns of a result that were computed."""
-    return {name: values for name in names if (values := getattr(result, name)) is not None}
-
-
-def _verbose() -> int:
-    """Show progress where somebody watches."""
-    return int(sys.stderr.isatty())

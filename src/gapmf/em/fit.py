@@ -224,7 +224,7 @@ def _fit_monte_carlo(
     resumed: MonteCarloState | None,
 ) -> FitResult:
     """Run all starts and keep the best. After Ctrl-C, return the model so far."""
-    score = partial(comparison_log_likelihood, counts, seed=0, n_jobs=n_jobs, n_particles=256)
+    score = partial(comparison_log_likelihood, counts, seed=0, n_jobs=n_jobs)
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
     history = History()

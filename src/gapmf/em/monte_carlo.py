@@ -134,14 +134,18 @@ def final_model(schedule: Schedule, state: RunState) -> GaP:
     return schedule.averaged_model(state.model, state.window)
 
 
-def refit_briefly(engine: Engine, schedule: Adaptive, model: GaP) -> GaP:
-    """Refit a model that is near its maximum: two windows to move, and one of little noise."""
+def refit_briefly(
+    engine: Engine, schedule: Adaptive, model: GaP, n_iter: int, n_precise: int
+) -> GaP:
+    """Refit a model that is near its maximum: n_iter iterations, then some of less noise."""
     progress = schedule.start()
-    for last in (False, False, True):
+    for n, last in ((n_iter, False), (n_precise, True)):
+        if n == 0:
+            continue
         if last:
             progress = schedule.reduce_noise(progress)
         state = RunState(model, progress)
-        for _ in range(schedule.window_length(progress)):
+        for _ in range(n):
             state = iterate(engine, schedule, state)
         assert isinstance(state.progress, AdaptiveProgress)
         model, progress = state.model, state.progress

@@ -176,7 +176,7 @@ class Adaptive(Schedule):
     def reduce_noise(self, progress: AdaptiveProgress) -> AdaptiveProgress:
         """Return a progress that makes the present model precise instead of moving it far."""
         momentum = replace(progress.momentum, floor=0.0)
-        return replace(replace(progress, momentum=momentum).with_draws(4), n_window=SHORTEST_WINDOW)
+        return replace(progress, momentum=momentum).with_draws(4)
 
     def decide(self, progress: AdaptiveProgress, gained: Gain) -> tuple[Decision, AdaptiveProgress]:
         """Return how to go on after a window, and the new progress."""

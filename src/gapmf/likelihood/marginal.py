@@ -20,7 +20,7 @@ from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
 from gapmf.validation import check_number, check_option, check_random_state, check_whole
 
-COMPARISON_PARTICLES = 64  # usually enough: the error of a total is far below a component's gain
+COMPARISON_PRECISION = 1e-4  # nats per token: far below what a component is worth
 
 
 # Modules with check_particles(n_particles, K), which returns the size of an estimate,
@@ -360,20 +360,12 @@ def comparison_log_likelihood(
     model: GaP,
     seed: int,
     n_jobs: int | None,
-    n_particles: int = COMPARISON_PARTICLES,
+    precision: float = COMPARISON_PRECISION,
 ) -> LogLikelihood:
-    """Compute log p(X | W) for a comparison of models, without escalation and cost limit.
+    """Compute log p(X | W) for a comparison of models, without a limit of its cost.
 
-    The error of a few bad samples cancels between the models. A fit must not be lost because its
-    likelihood is costly.
+    A fit must not be lost because its likelihood is costly.
     """
     return log_marginal_likelihood(
-        X,
-        model,
-        "auto" if model.n_components <= 3 else "smc",
-        random_state=seed,
-        n_jobs=n_jobs,
-        n_particles=n_particles,
-        escalate=False,
-        max_cost=np.inf,
+        X, model, precision=precision, random_state=seed, n_jobs=n_jobs, max_cost=np.inf
     )

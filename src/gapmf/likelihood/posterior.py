@@ -39,6 +39,8 @@ EXACT_COST = 1e6  # operations per sample up to which moments are exact: a milli
 MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
 MAX_DRAWS = 1024  # per sample, that can be asked for
 QUANTILE_DRAWS = 512  # that quantiles and deviations come from, if no more are asked for
+# Sweeps of a chain, at most: so many over the square of the precision, within limits.
+SWEEPS_AT_ONE, MAX_SWEEPS = 1.3, (64, 4096)
 _MAX_HELD = 1 << 25  # numbers of draws that are held at once
 
 # The careful way: numbers of chains to try while their means disagree. Longer chains would stay in
@@ -241,6 +243,7 @@ def _draw(
         seed,
         ACTIVATIONS,
         precision=precision,
+        max_sweeps=int(np.clip(SWEEPS_AT_ONE / precision**2, *MAX_SWEEPS)),
         n_jobs=n_jobs,
         n_draws=-(-n_draws // 4),
         progress=progress,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +20,16 @@ from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.planning import check_support
 from gapmf.likelihood.posterior import posterior_activations
 from gapmf.likelihood.result import LogLikelihood
-from gapmf.model import GaP, check_model
+from gapmf.likelihood.sample import ACTIVATIONS
+from gapmf.likelihood.short_chains import sample_sizes
+from gapmf.model import GaP, model_of
+from gapmf.parallel import Progress
 from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
+_ENTRIES_AT_ONCE = 1 << 16
+# Where chains take longer to agree, it is on shares of components that predict the same.
+SCORE_PRECISION, SCORE_SWEEPS = 0.05, 32
 MAX_TOTAL = 300_000  # largest total count whose law is computed: half a minute
 
 
@@ -56,7 +64,13 @@ class Perplexity:
 
 
 def perplexity(
-    X: Any, model: GaP, *, method: str = "auto", random_state: Any = None, n_jobs: int | None = None
+    X: Any,
+    model: Any,
+    *,
+    precision: float | None = 1e-4,
+    method: str = "auto",
+    random_state: Any = None,
+    n_jobs: int | None = None,
 ) -> Perplexity:
     """Compute the perplexity of counts under a model, with the activations integrated out [1]_.
 
@@ -64,8 +78,10 @@ def perplexity(
     ----------
     X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Counts, not all zero.
-    model : GaP
-        The model.
+    model : GaP or GammaPoissonMF
+        The model, or a fitted estimator, whose smoothing is used.
+    precision : float or None, default=1e-4
+        Largest standard error in nats per token, for method "auto"; None for full effort.
     method : str, default="auto"
         Method for the likelihood, as in `log_marginal_likelihood`.
     random_state : int, Generator, RandomState or None, default=None
@@ -94,10 +110,17 @@ def perplexity(
     >>> round(perplexity([[4, 1], [0, 3]], GaP([[2.0], [2.0]])).perplexity, 6)
     2.0
     """
-    check_model(model)
+    model = model_of(model)
     counts = check_counts(X, n_features=model.n_features)
     n_tokens = _check_tokens(counts)
-    found = log_marginal_likelihood(counts, model, method, random_state=random_state, n_jobs=n_jobs)
+    found = log_marginal_likelihood(
+        counts,
+        model,
+        method,
+        precision=precision if method == "auto" else None,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
     rest = log_totals(counts, model) + _log_orders(counts)
     log_p = (found.total - float(rest.sum())) / n_tokens
     return Perplexity(float(np.exp(-log_p)), log_p, found.std_error / n_tokens, found, n_tokens)
@@ -132,7 +155,7 @@ class Completion:
         Mean log-probability per held-out token in nats. Tokens are predicted one at a time, with
         probabilities proportional to the rates E[Wh | observed tokens].
     log_p : float
-        Joint log-probability of all held-out counts given the observed ones.
+        Joint log-probability of all held-out counts given the observed ones; nan unless `joint`.
     std_error : float
         Standard error of `log_p`.
     n_tokens : int
@@ -150,22 +173,34 @@ class Completion:
 
 
 def document_completion(
-    X: Any, model: GaP, *, seen: float = 0.5, random_state: Any = None, n_jobs: int | None = None
+    observed: Any,
+    held_out: Any,
+    model: Any,
+    *,
+    precision: float = 0.05,
+    joint: bool = False,
+    random_state: Any = None,
+    n_jobs: int | None = None,
 ) -> Completion:
     """Score a model on held-out tokens, given the other tokens of each sample.
 
-    Each token is observed independently with probability `seen`. Observed counts are then
-    Poisson with rates `seen` × W h, and held-out counts are Poisson given h too. Both scores use
-    the posterior of h given the observed counts.
+    If each token is observed independently with probability q, observed counts are Poisson with
+    rates q W h, and held-out counts are Poisson given h too. The score uses the posterior of h
+    given the observed counts.
 
     Parameters
     ----------
-    X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Counts.
-    model : GaP
-        The model.
-    seen : float, default=0.5
-        Probability that a token is observed, in (0, 1).
+    observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Observed counts; or all counts, if `held_out` is a number.
+    held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Held-out counts of the same samples. A number between 0 and 1 is the probability with
+        which each token of `observed` is held out: the split is then made here.
+    model : GaP or GammaPoissonMF
+        The model, or a fitted estimator, whose smoothing is used.
+    precision : float, default=0.05
+        Largest error of a sample's activations, as in `GammaPoissonMF.transform`.
+    joint : bool, default=False
+        Whether to compute the joint log-probability `log_p` as well, which takes longer.
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness of the split and of estimates.
     n_jobs : int or None, default=None
@@ -185,35 +220,107 @@ def document_completion(
     >>> from gapmf import GaP, document_completion
     >>> model = GaP([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]], alpha=0.1)
     >>> X = model.sample(50, random_state=0)
-    >>> document_completion(X, model, random_state=0).perplexity < 4
+    >>> document_completion(X, 0.5, model, random_state=0).perplexity < 4
     True
     """
-    check_model(model)
-    counts = check_counts(X, n_features=model.n_features)
-    seen = check_number(seen, "seen", above=0.0)
-    if seen >= 1.0:
-        raise InvalidInputError(f"seen must lie between 0 and 1, but is {seen}")
-    check_support(counts, model.W)
+    model = model_of(model)
+    counts = check_counts(observed, n_features=model.n_features, name="observed")
     rng = check_random_state(random_state)
-    shown, rest = split_tokens(counts, seen, rng)
-    n_tokens = _check_tokens(rest)
-    smaller = GaP(model.W * seen, model.alpha, model.beta)
+    if isinstance(held_out, numbers.Real):
+        share = check_number(held_out, "held_out", above=0.0)
+        if share >= 1.0:
+            raise InvalidInputError(
+                f"held_out must be counts, or a share between 0 and 1, but is {held_out}"
+            )
+        shown, rest = split_tokens(counts, 1.0 - share, rng)
+        n_tokens = _check_tokens(rest)
+    else:
+        shown, rest = counts, check_counts(held_out, n_features=model.n_features, name="held_out")
+        if rest.shape != shown.shape:
+            raise InvalidInputError(
+                f"observed and held_out must be of the same samples, but have {shown.shape[0]} "
+                f"and {rest.shape[0]}"
+            )
+        n_tokens = _check_tokens(rest)
+        share = n_tokens / (n_tokens + _check_tokens(shown))
+    check_support(rest, model.W)
+    smaller = GaP(model.W * (1.0 - share), model.alpha, model.beta)
     seed = int(rng.integers(2**63))
-    h = posterior_activations(shown, smaller, quantiles=(), random_state=seed, n_jobs=n_jobs).mean
-    log_p_token = _log_p_tokens(rest, h, model) / n_tokens
-    # log p(rest | shown) = log p(all) + log p(split | all) − log p(shown)
+    h = posterior_activations(
+        shown, smaller, precision=precision, quantiles=(), random_state=seed, n_jobs=n_jobs
+    ).mean
+    log_rates, totals = log_entry_rates(rest, h, model.W), h @ model.column_norms
+    per_token = log_rates - np.repeat(np.log(totals), np.diff(rest.indptr))
+    log_p_token = float(rest.data @ per_token) / n_tokens
+    log_p, error = math.nan, math.nan
+    if joint:
+        log_p, error = _joint(shown, rest, share, model, smaller, seed, n_jobs)
+    return Completion(float(np.exp(-log_p_token)), log_p_token, log_p, error, n_tokens)
+
+
+def _joint(
+    shown: sp.csr_array,
+    rest: sp.csr_array,
+    share: float,
+    model: GaP,
+    smaller: GaP,
+    seed: int,
+    n_jobs: int | None,
+) -> tuple[float, float]:
+    """Return log p(rest | shown), and its error.
+
+    It is log p(all) + log p(split | all) − log p(shown).
+    """
+    counts = sp.csr_array(shown + rest)
     both, part = (
         log_marginal_likelihood(x, m, random_state=seed, n_jobs=n_jobs)
         for x, m in ((counts, model), (shown, smaller))
     )
-    n, n_shown = counts.sum(), shown.sum()
     split = sum(
         sign * gammaln(x.data + 1.0).sum() for sign, x in ((1, counts), (-1, shown), (-1, rest))
     )
-    split += n_shown * np.log(seen) + (n - n_shown) * np.log1p(-seen)
-    log_p = both.total + float(split) - part.total
-    error = float(np.hypot(both.std_error, part.std_error))
-    return Completion(float(np.exp(-log_p_token)), log_p_token, log_p, error, n_tokens)
+    split += shown.sum() * np.log1p(-share) + rest.sum() * np.log(share)
+    return both.total + float(split) - part.total, math.hypot(both.std_error, part.std_error)
+
+
+def held_out_scores(
+    shown: sp.csr_array,
+    rest: sp.csr_array,
+    share: float,
+    model: GaP,
+    seed: int,
+    n_jobs: int | None,
+    progress: Progress | None = None,
+) -> Array:
+    """Return log p(rest | E[h | shown]) of each sample, (N,).
+
+    The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
+    """
+    found = sample_sizes(
+        shown,
+        model,
+        np.uint64(seed),
+        ACTIVATIONS,
+        precision=SCORE_PRECISION,
+        max_sweeps=SCORE_SWEEPS,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+    h = (model.alpha + found.mean) / (model.column_norms + model.beta)
+    odds = share / (1.0 - share)
+    entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
+    entries -= gammaln(rest.data + 1.0)
+    return sum_entries(rest.indptr, entries) - odds * (h @ model.column_norms)
+
+
+def log_entry_rates(counts: sp.csr_array, h: Array, W: Array) -> Array:
+    """Return log [W h_n]_f for every stored entry of the counts, (nnz,)."""
+    row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    rates = np.empty(counts.nnz)
+    for lo in range(0, counts.nnz, _ENTRIES_AT_ONCE):
+        some = slice(lo, lo + _ENTRIES_AT_ONCE)
+        rates[some] = np.einsum("ik,ik->i", W[counts.indices[some]], h[row[some]])
+    return np.log(rates)
 
 
 def split_tokens(
@@ -228,17 +335,6 @@ def split_tokens(
     for part in parts:
         part.eliminate_zeros()
     return parts[0], parts[1]
-
-
-def _log_p_tokens(rest: sp.csr_array, h: Array, model: GaP) -> float:
-    """Return Σ v_fn log([W h_n]_f / Σ_f' [W h_n]_f') over the held-out counts."""
-    totals = np.log(h @ model.column_norms)
-    value = 0.0
-    for n in range(rest.shape[0]):
-        some = slice(rest.indptr[n], rest.indptr[n + 1])
-        rates = model.W[rest.indices[some]] @ h[n]
-        value += float(rest.data[some] @ (np.log(rates) - totals[n]))
-    return value
 
 
 def _log_orders(counts: sp.csr_array) -> Array:

@@ -25,7 +25,6 @@ from gapmf.model import GaP
 from gapmf.parallel import Progress, map_reduce, part_of
 from gapmf.types import Array
 
-MAX_SWEEPS = 2048  # of each chain
 _BLOCK_ENTRIES = 1 << 22  # counts that are laid out at once, so that memory is bounded
 _TASK_WORK = 2e7  # tokens × components: a fraction of a second, so Ctrl-C is answered
 
@@ -50,8 +49,8 @@ def sample_sizes(
     purpose: int,
     *,
     precision: float,
+    max_sweeps: int,
     n_jobs: int | None,
-    max_sweeps: int = MAX_SWEEPS,
     n_draws: int = 0,
     progress: Progress | None = None,
 ) -> Sizes:

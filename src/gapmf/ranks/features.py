@@ -22,6 +22,22 @@ def feature_weights(model: GaP) -> Array:
     return np.divide(model.W, norms, out=np.zeros_like(model.W), where=norms > 0)
 
 
+def match_components(model: GaP, other: GaP) -> tuple[NDArray[np.int64], Array]:
+    """Match the components of two models with as many features, one to one.
+
+    Returns for each component of `model` the number of its match, or -1, and their overlap, the
+    Bhattacharyya coefficient Σ_f √(q_f p_f) of their distributions of features.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    overlap = np.sqrt(feature_weights(model)).T @ np.sqrt(feature_weights(other))
+    rows, columns = linear_sum_assignment(-overlap)
+    matches = np.full(model.n_components, -1, dtype=np.int64)
+    found = np.zeros(model.n_components)
+    matches[rows], found[rows] = columns, overlap[rows, columns]
+    return matches, found
+
+
 def distinctiveness(model: GaP, feature_counts: Array) -> Array:
     """Return how clearly each feature is more frequent in a component than in the others.
 

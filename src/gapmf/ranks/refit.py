@@ -1,30 +1,24 @@
-"""Short fits that start from a given model, and likelihoods to compare models."""
+"""Short fits that start from a given model."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import scipy.sparse as sp
 
 from gapmf.em.expectation import ExactExpectation
+from gapmf.em.fit import FitData, fit
 from gapmf.em.monte_carlo import adaptive_schedule, refit_briefly
 from gapmf.em.search import search
 from gapmf.em.settings import Settings
 from gapmf.em.start import from_shares, shares_of
 from gapmf.engines.local import LocalEngine
-from gapmf.likelihood.marginal import COMPARISON_PARTICLES, comparison_log_likelihood
-from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
+from gapmf.ranks.features import match_components
 from gapmf.types import Array
 
-_MOST_PARTICLES = 4096
-
-
-def monte_carlo_error(ll: LogLikelihood) -> float:
-    """Return the part of a total's standard error that is independent between models."""
-    return math.sqrt(float((ll.std_errors**2).sum()))
+ROUGH_TOL = 3e-5  # of a fit that only decides which components are needed
 
 
 class Refit:
@@ -36,34 +30,25 @@ class Refit:
         self.counts = counts
         self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
         self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
-        self._n_particles = COMPARISON_PARTICLES
         if settings.monte_carlo:
             self._engine = LocalEngine(n_jobs).load(counts, seed)
             self._begin = self._engine.state
         else:
             self._expect = ExactExpectation(counts, n_jobs, settings.learn_alpha)
 
-    def fit(self, model: GaP) -> GaP:
-        """Return the model that a short fit from this one ends at."""
+    def fit(self, model: GaP, effort: tuple[int, int]) -> GaP:
+        """Return the model that a short fit from this one ends at.
+
+        effort has the iterations with one sweep, and the more precise ones after them.
+        """
         settings = dataclasses.replace(
             self._settings, init=model.W, alpha=model.alpha, beta=model.beta, n_init=1
         )
         if not settings.monte_carlo:
             return search(self._expect, settings, np.random.default_rng(self._seed)).fit.model
         self._engine.state = self._begin
-        return refit_briefly(self._engine, adaptive_schedule(settings, self._engine), model)
-
-    def log_likelihood(self, model: GaP, counts: sp.csr_array | None = None) -> LogLikelihood:
-        """Compute the log-likelihood of the fitted counts, or of others."""
-        X = self.counts if counts is None else counts
-        return comparison_log_likelihood(X, model, self._seed, self._n_jobs, self._n_particles)
-
-    def set_precision(self, model: GaP, std_error: float) -> None:
-        """Choose the number of particles for totals with this standard error, up to a limit."""
-        found = monte_carlo_error(self.log_likelihood(model))
-        if found > std_error:
-            wanted = COMPARISON_PARTICLES * (found / std_error) ** 2
-            self._n_particles = int(min(wanted, _MOST_PARTICLES))
+        schedule = adaptive_schedule(settings, self._engine)
+        return refit_briefly(self._engine, schedule, model, *effort)
 
     def without(self, model: GaP, k: int) -> GaP:
         """Return the model without component k; the others get its counts in proportion."""
@@ -73,3 +58,23 @@ class Refit:
         alpha, beta = model.alpha[others], model.beta[others]
         shares[lone] = GaP(model.W[:, others], alpha, beta).shares
         return GaP(from_shares(shares, self.mean_counts, alpha, beta), alpha, beta)
+
+
+def fit_anew(
+    counts: sp.csr_array, settings: Settings, like: GaP, n_jobs: int | None, seed: int
+) -> GaP:
+    """Fit a model to counts from the start, and order its components as those of another model.
+
+    A refit would not do where some counts are held out: it forgets only slowly what the other
+    model has learned from them.
+    """
+    init = settings.init if isinstance(settings.init, str) else "mean"
+    settings = dataclasses.replace(
+        settings, init=init, n_init=1, score_every=0, tol=max(settings.tol, ROUGH_TOL)
+    )
+    result = fit(FitData(counts, None), settings, np.random.default_rng(seed), n_jobs=n_jobs)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    model = result.model
+    order = match_components(like, model)[0]
+    return GaP(model.W[:, order], model.alpha[order], model.beta[order])

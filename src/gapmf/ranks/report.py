@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.csr import only_features
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.settings import Settings
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
-from gapmf.errors import InvalidInputError
-from gapmf.likelihood.result import LogLikelihood, paired_difference
 from gapmf.model import GaP
-from gapmf.ranks.refit import Refit, monte_carlo_error
+from gapmf.parallel import Progress, part_of
+from gapmf.ranks.criteria import SHARE, Bic, Criterion, HeldOutCounts, HeldOutSamples, Scores
+from gapmf.ranks.features import component_labels
+from gapmf.ranks.refit import Refit, fit_anew
 from gapmf.types import Array
 
 PROBE = 1e-6  # share of the probing component in the expected counts: negligible
 N_GROUPS = 10  # of samples, for the standard error
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
+# Iterations of a refit, with one sweep and with more. The first one shows which components are
+# clearly needed; whether another one can go is decided after the second.
+LIGHT, CAREFUL = (8, 0), (20, 10)
+NEAR = 6.0  # standard errors: a component that costs more after a light refit is needed
+ALLOWED = 2.0  # standard errors that a removal may cost, since refits add some noise of their own
+FIT = 0.4  # of the work of a report, as a rule
+FIRST_PASS = 0.5  # of what follows
+CRITERIA = ("prediction", "bic")
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RankReport:
     """Report on the components of a fit: the cost of removing each, and how many to keep.
 
-    Components are removed one at a time, the cheapest first. Without held-out counts this goes on
-    while a removal costs less log-likelihood than `price`; with them, while the held-out
-    log-likelihood is within one standard error of that of the best model so far.
+    Components are removed one at a time, the cheapest first. With held-out data this goes on while
+    their log-likelihood is within two standard errors of that of the best model so far; with BIC,
+    while a removal costs less log-likelihood than `price`.
 
     Attributes
     ----------
@@ -50,17 +59,17 @@ class RankReport:
     share : ndarray of shape (n_components,)
         Shares of the expected total count.
     cost : ndarray of shape (n_components,)
-        Log-likelihood lost when this component alone is removed and the others are briefly
-        refitted. Two components with the same role are both cheap; once one is removed, removing
-        the other is costly.
+        Log-likelihood lost, in nats, when this component alone is removed and the others are
+        briefly refitted: that of the data which `criterion` names. Two components with the same
+        role are both cheap; once one is removed, removing the other is costly.
     cost_error : ndarray of shape (n_components,)
-        Monte Carlo standard error of `cost`; the error of the refits is not included.
-    price : float
-        Charge of the Bayesian information criterion for one component, ½ log N per parameter.
-    held_out : ndarray of shape (n_components,) or None
-        Same loss as `cost`, for held-out counts. Features without training counts are ignored.
-    held_out_error : ndarray of shape (n_components,) or None
-        Standard error of `held_out` over samples.
+        Standard error of `cost`: over samples for held-out data, else of Monte Carlo. The error
+        of the refits is not included.
+    criterion : {"held-out counts", "held-out samples", "BIC"}
+        What decided.
+    price : float or None
+        Charge of the Bayesian information criterion for one component, ½ log N per parameter;
+        None if held-out data decided.
     removed : tuple of int
         Removed components, in order.
     r : ndarray of shape (n_features,)
@@ -69,8 +78,10 @@ class RankReport:
         (r_f − 1) / r_error.
     r_error : ndarray of shape (n_features,)
         Standard errors of `r`.
+    labels : tuple of str
+        The most distinctive features of each component.
     feature_names : ndarray of str of shape (n_features,) or None
-        Names of the features, if the estimator was fitted to a data frame.
+        Names of the features, if the estimator was fitted with names.
     """
 
     rank: int
@@ -81,49 +92,58 @@ class RankReport:
     share: Array
     cost: Array
     cost_error: Array
-    price: float
-    held_out: Array | None
-    held_out_error: Array | None
+    criterion: str
+    price: float | None
     removed: tuple[int, ...]
     r: Array
     r_error: Array
+    labels: tuple[str, ...] = ()
     feature_names: NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
         return f"RankReport(rank={self.rank}, n_components={self.keep.size})"
 
     def __str__(self) -> str:
-        head = f"{'component':>9} {'norm':>10} {'share':>7} {'cost':>16}"
-        head += f" {'held-out':>16}" if self.held_out is not None else ""
-        lines = [head + "  kept"]
+        lines = [f"{'component':>9} {'share':>7} {'cost':>16}  kept  distinctive features"]
         for k in np.argsort(-self.share, kind="stable"):
-            line = f"{k:>9} {self.norm[k]:>10.4g} {self.share[k]:>7.2%} "
-            line += _with_error(self.cost[k], self.cost_error[k])
-            if self.held_out is not None and self.held_out_error is not None:
-                line += " " + _with_error(self.held_out[k], self.held_out_error[k])
-            lines.append(line + ("  yes" if self.keep[k] else "  no"))
-        rule = "cost < price"
-        if self.held_out is not None:
-            rule = "held-out data lose at most one standard error"
-        lines.append(f"price of a component (BIC): {self.price:.1f} nats")
-        lines.append(f"rank: {self.rank} (components are removed one by one while {rule})")
-        f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
-        name = f"feature {f}" if self.feature_names is None else self.feature_names[f]
-        lines.append(f"one more: r = {self.r[f]:.3f} ± {self.r_error[f]:.3f} at {name}")
+            kept = "yes" if self.keep[k] else "no"
+            cost = f"{self.cost[k]:>9.1f} ± {self.cost_error[k]:<4.2g}"
+            label = self.labels[k] if self.labels else ""
+            lines.append(f"{k:>9} {self.share[k]:>7.2%} {cost:>16}  {kept:<4}  {label}".rstrip())
+        lines += ["", *(fill(text, 98, subsequent_indent="  ") for text in self._explain())]
         return "\n".join(lines)
 
-
-def _with_error(value: float, error: float) -> str:
-    return f"{value:>9.1f} ± {error:<4.2g}"
+    def _explain(self) -> list[str]:
+        """Say in words what the columns are, and what decided."""
+        data = {
+            "held-out counts": f"counts that were held out, a random {SHARE:.0%} of all,",
+            "held-out samples": "the held-out samples",
+            "BIC": "the fitted counts",
+        }[self.criterion]
+        rule = "the loss is within two standard errors of the best so far"
+        if self.price is not None:
+            rule = f"that costs less than BIC's price of a component, {self.price:.1f} nats"
+        f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
+        name = f"feature {f}" if self.feature_names is None else repr(str(self.feature_names[f]))
+        excess = (self.r[f] - 1.0) / max(float(self.r_error[f]), 1e-12)
+        verdict = "more than chance would give" if excess > 4.0 else "no more than chance gives"
+        return [
+            f"cost: the log-likelihood that {data} lose, in nats (natural logarithms), when this "
+            "component alone is removed and the others are refitted, ± its standard error",
+            f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, the "
+            f"cheapest first, while {rule}.",
+            f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
+            f"tiny component grows by the factor r where r > 1. This is the largest of "
+            f"{self.r.size:,} features, {verdict}.",
+        ]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model and its likelihoods."""
+    """A model of the fitted counts, and how well it does."""
 
     model: GaP
-    fitted: LogLikelihood
-    held_out: LogLikelihood | None = field(default=None)
+    scores: Scores
 
 
 class BackwardElimination:
@@ -132,127 +152,110 @@ class BackwardElimination:
     Parameters
     ----------
     refit : Refit
-        Fits models to the counts.
-    price : float
-        Largest cost of a removal in nats, if there are no held-out counts.
-    X_test : csr_array or None
-        Held-out counts.
+        Fits models to the counts of the criterion.
+    criterion : Criterion
+        What decides.
     """
 
-    def __init__(self, refit: Refit, price: float, X_test: sp.csr_array | None) -> None:
-        self._refit, self._price, self._X_test = refit, price, X_test
+    def __init__(self, refit: Refit, criterion: Criterion) -> None:
+        self._refit, self._criterion = refit, criterion
 
-    def evaluate(self, model: GaP) -> Candidate:
-        """Compute the likelihoods of a model."""
-        fitted = self._refit.log_likelihood(model)
-        if self._X_test is None:
-            return Candidate(model, fitted)
-        return Candidate(model, fitted, self._refit.log_likelihood(model, self._X_test))
+    def fitted(self, model: GaP, effort: tuple[int, int]) -> Candidate:
+        """Refit a model and score it."""
+        model = self._refit.fit(model, effort)
+        return Candidate(model, self._criterion.score(model))
 
-    def without(self, full: Candidate, k: int) -> Candidate:
+    def without(self, full: Candidate, k: int, effort: tuple[int, int]) -> Candidate:
         """Return the refitted model without component k."""
-        return self.evaluate(self._refit.fit(self._refit.without(full.model, k)))
+        return self.fitted(self._refit.without(full.model, k), effort)
 
-    def loss(self, full: Candidate, less: Candidate) -> float:
-        """Return the loss minus the allowed loss: negative if the smaller model is better."""
-        if full.held_out is not None and less.held_out is not None:
-            loss, error = paired_difference(full.held_out, less.held_out)
-            return loss - error
-        return full.fitted.total - less.fitted.total - self._price
+    def loss(self, full: Candidate, less: Candidate) -> tuple[float, float]:
+        """Return the loss of a smaller model, and its standard error."""
+        loss = full.scores.total - less.scores.total
+        return loss, self._criterion.error(full.scores, less.scores)
 
-    def _reference(self, full: Candidate, best: Candidate) -> Candidate:
-        """Return the model to compare with; held-out losses of single steps could add up."""
-        return full if self._X_test is None else best
+    def excess(self, loss: float, error: float, n_errors: float = ALLOWED) -> float:
+        """Return the loss beyond what is allowed: negative if the smaller model is better."""
+        price = self._criterion.price
+        return loss - n_errors * error if price is None else loss - price
 
-    def noise(self, full: Candidate, less: Candidate) -> float:
-        """Return two Monte Carlo standard errors of a loss."""
-        pair = [c.fitted if c.held_out is None else c.held_out for c in (full, less)]
-        return 2.0 * math.hypot(*map(monte_carlo_error, pair))
+    def run(
+        self, model: GaP, losses: list[tuple[float, float]], progress: Progress | None = None
+    ) -> tuple[list[int], list[GaP], GaP]:
+        """Remove components one at a time while that pays.
 
-    def run(self, full: Candidate, first: list[Candidate]) -> tuple[list[int], list[GaP]]:
-        """Remove the cheapest component while that pays.
-
-        Returns the removed components and the model after each removal. `first` holds the models
-        without each single component. As a rule, the cost of a component grows as others are
-        removed. So a component that was too costly once is not tried again, and one whose cost,
-        up to noise, is still not above the earlier costs of the others is the cheapest.
+        `losses` are those of single components after a light refit. Returns the removed
+        components, the model after each removal, and the last model. As a rule, the cost of a
+        component grows as others are removed. So one that was too costly is not tried again.
         """
-        best = full
-        left = list(range(full.model.n_components))
-        losses = {k: self.loss(full, less) for k, less in zip(left, first, strict=True)}
-        known: dict[int, Candidate] = dict(enumerate(first))
-        share = full.model.shares
+        full = best = self.fitted(model, CAREFUL)
+        # With a price, one of two components with the same role is cheap and the other is not.
+        near = [k for k, (loss, error) in enumerate(losses) if self.is_near(loss, error)]
+        near.sort(key=lambda k: (losses[k][0], model.shares[k]))
+        left = list(range(model.n_components))
         removed: list[int] = []
         models: list[GaP] = []
-        while len(left) > 1:
-            cheap = [k for k in left if losses[k] < 0.0]
-            if not cheap:
+        for i, k in enumerate(near):
+            if len(left) == 1:
                 break
-            k = min(cheap, key=lambda k: (losses[k], share[k]))
-            if k not in known:
-                known[k] = self.without(full, left.index(k))
-                losses[k] = self.loss(self._reference(full, best), known[k])
-                others = min((losses[j] for j in cheap if j != k), default=0.0)
-                if losses[k] >= min(others + self.noise(full, known[k]), 0.0):
-                    continue
-            full = known[k]
-            best = max(best, full, key=_held_out_total)
-            known = {}
-            left.remove(k)
-            removed.append(k)
-            models.append(full.model)
-        return removed, models
+            less = self.without(full, left.index(k), CAREFUL)
+            # Losses of single steps could add up: held-out data are compared with the best model.
+            reference = best if self._criterion.price is None else full
+            if self.excess(*self.loss(reference, less)) < 0.0:
+                full = less
+                best = max(best, full, key=lambda c: c.scores.total)
+                left.remove(k)
+                removed.append(k)
+                models.append(full.model)
+            if progress is not None:
+                progress(FIRST_PASS + (1.0 - FIRST_PASS) * (i + 1) / len(near))
+        return removed, models, full.model
 
-
-def bic_price(n_parameters: int, n_samples: int) -> float:
-    """Return the charge of the Bayesian information criterion, ½ log N per parameter."""
-    return 0.5 * n_parameters * math.log(max(n_samples, 2))
+    def is_near(self, loss: float, error: float) -> bool:
+        """Return whether a careful refit may show that a component can go."""
+        if self._criterion.price is None:
+            return loss <= NEAR * error
+        return loss <= 2.0 * self._criterion.price + NEAR * error
 
 
 def report_on(
-    refit: Refit,
+    elimination: BackwardElimination,
     model: GaP,
-    *,
-    n_parameters: int,
-    X_test: sp.csr_array | None,
+    criterion: Criterion,
     score: tuple[Array, Array],
+    progress: Progress | None = None,
 ) -> RankReport:
-    """Make the report on a model; n_parameters is the number of parameters of one component."""
+    """Make the report on a model of the criterion's counts."""
     alive = model.column_norms > 0
     if not alive.all() and model.n_components > 1:
         alive[0] |= not alive.any()
         filled = GaP(model.W[:, alive], model.alpha[alive], model.beta[alive])
-        short = report_on(refit, filled, n_parameters=n_parameters, X_test=X_test, score=score)
+        short = report_on(elimination, filled, criterion, score, progress)
         return _with_empty(short, alive, model)
-    price = bic_price(n_parameters, refit.counts.shape[0])
-    elimination = BackwardElimination(refit, price, X_test)
     K = model.n_components
-    if K == 1:
-        return _of_one(refit, model, price, score, held_out=X_test is not None)
-    refit.set_precision(model, price / 16.0)
     # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
-    full = elimination.evaluate(refit.fit(model))
-    first = [elimination.without(full, k) for k in range(K)]
-    cost, cost_error = _losses(full.fitted, [c.fitted for c in first])
-    held_out = held_out_error = None
-    if full.held_out is not None:
-        others = [c.held_out for c in first if c.held_out is not None]
-        losses = [paired_difference(full.held_out, other) for other in others]
-        held_out, held_out_error = np.array(losses).T
-    removed, models = elimination.run(full, first)
+    full = elimination.fitted(model, LIGHT)
+    losses = [(np.inf, 0.0)]
+    if K > 1:
+        losses = []
+        for k in range(K):
+            losses.append(elimination.loss(full, elimination.without(full, k, LIGHT)))
+            if progress is not None:
+                progress(FIRST_PASS * (k + 1) / K)
+    removed, models, last = elimination.run(model, losses, progress)
     keep = ~np.isin(np.arange(K), removed)
+    cost, cost_error = np.array(losses).T
     return RankReport(
         rank=int(keep.sum()),
         keep=keep,
-        model=models[-1] if models else full.model,
+        model=last,
         models=tuple(models),
         norm=model.column_norms,
         share=model.shares,
         cost=cost,
         cost_error=cost_error,
-        price=price,
-        held_out=held_out,
-        held_out_error=held_out_error,
+        criterion=criterion.name,
+        price=criterion.price,
         removed=tuple(removed),
         r=score[0],
         r_error=score[1],
@@ -263,58 +266,18 @@ def _with_empty(short: RankReport, alive: NDArray[np.bool_], model: GaP) -> Rank
     """Put the empty components back into a report: they cost nothing and are removed first."""
     places = np.flatnonzero(alive)
 
-    def among_all(values: Array | None) -> Array | None:
-        if values is None:
-            return None
+    def among_all(values: NDArray[Any]) -> NDArray[Any]:
         result = np.zeros(alive.size, dtype=values.dtype)
         result[places] = values
         return result
 
     spread: dict[str, Any] = {
-        name: among_all(getattr(short, name))
-        for name in ("keep", "cost", "cost_error", "held_out", "held_out_error")
+        name: among_all(getattr(short, name)) for name in ("keep", "cost", "cost_error")
     }
     removed = (*np.flatnonzero(~alive).tolist(), *places[list(short.removed)].tolist())
     return dataclasses.replace(
         short, norm=model.column_norms, share=model.shares, removed=removed, **spread
     )
-
-
-def _of_one(
-    refit: Refit, model: GaP, price: float, score: tuple[Array, Array], *, held_out: bool
-) -> RankReport:
-    """Make the report on a single component, which cannot be removed."""
-    infinite = np.full(1, np.inf)
-    return RankReport(
-        rank=1,
-        keep=np.ones(1, dtype=bool),
-        model=refit.fit(model),
-        models=(),
-        norm=model.column_norms,
-        share=model.shares,
-        cost=infinite,
-        cost_error=np.zeros(1),
-        price=price,
-        held_out=infinite if held_out else None,
-        held_out_error=np.zeros(1) if held_out else None,
-        removed=(),
-        r=score[0],
-        r_error=score[1],
-    )
-
-
-def _held_out_total(candidate: Candidate) -> float:
-    return -math.inf if candidate.held_out is None else candidate.held_out.total
-
-
-def _losses(full: LogLikelihood, less: list[LogLikelihood]) -> tuple[Array, Array]:
-    """Return the loss of each smaller model and its standard error.
-
-    The common part of the samples' errors is the same in both models and cancels.
-    """
-    loss = np.array([full.total - other.total for other in less])
-    errors = [monte_carlo_error(ll) for ll in (full, *less)]
-    return loss, np.array([math.hypot(errors[0], error) for error in errors[1:]])
 
 
 def make_report(
@@ -323,27 +286,47 @@ def make_report(
     settings: Settings,
     *,
     X_test: sp.csr_array | None,
+    bic: bool,
     seed: int,
     n_jobs: int | None,
     feature_names: NDArray[Any] | None = None,
+    progress: Progress | None = None,
 ) -> RankReport:
     """Make the rank report of a model that was fitted to these counts with these settings."""
-    refit = Refit(counts, settings, n_jobs, seed)
-    seen = refit.mean_counts > 0
+    totals = np.asarray(counts.sum(axis=0), dtype=float)
+    names = None if feature_names is None else feature_names.tolist()
+    criterion: Criterion
     if X_test is not None:
-        if X_test.shape[0] < 2:
-            raise InvalidInputError(
-                "X_test must have two samples or more, but has one: the error of a difference "
-                "comes from how it varies from sample to sample"
-            )
-        X_test = only_features(X_test, seen)
+        criterion = HeldOutSamples(counts, X_test, seed, n_jobs)
+    elif bic:
+        n_parameters = int((totals > 0).sum()) + (settings.learn_alpha == "component")
+        criterion = Bic(counts, n_parameters, seed, n_jobs)
+    else:
+        criterion = HeldOutCounts(counts, seed, n_jobs)
     if settings.monte_carlo:
         test = score_test(counts, model, seed, n_jobs)
     else:
         test = ExactExpectation(counts, n_jobs).score(model)
-    n_parameters = int(seen.sum()) + (settings.learn_alpha == "component")
-    report = report_on(refit, model, n_parameters=n_parameters, X_test=X_test, score=test)
-    return dataclasses.replace(report, feature_names=feature_names)
+    start = model
+    if criterion.scale != 1.0:
+        start = fit_anew(criterion.fitted, settings, model, n_jobs, seed)
+    elimination = BackwardElimination(Refit(criterion.fitted, settings, n_jobs, seed), criterion)
+    report = report_on(elimination, start, criterion, test, part_of(progress, FIT, 1.0))
+    models = tuple(scaled(m, criterion.scale) for m in report.models)
+    return dataclasses.replace(
+        report,
+        model=scaled(report.model, criterion.scale),
+        models=models,
+        norm=model.column_norms,
+        share=model.shares,
+        labels=tuple(component_labels(model, totals, names)),
+        feature_names=feature_names,
+    )
+
+
+def scaled(model: GaP, scale: float) -> GaP:
+    """Return a model of thinned counts as one of all counts."""
+    return model if scale == 1.0 else GaP(model.W / scale, model.alpha, model.beta)
 
 
 def score_test(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[Array, Array]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from gapmf.model import GaP
-from gapmf.ranks.features import feature_weights, order_features
+from gapmf.ranks.features import feature_weights, match_components, order_features
 from gapmf.types import Array
 
 SAME = 0.9  # smallest overlap of two components that count as the same
@@ -103,11 +102,8 @@ def compare(
     weights = np.full((len(others), K, top.shape[1]), np.nan)
     for i, other in enumerate(others):
         q = feature_weights(other)  # an empty column is zero: it has no overlap
-        match = np.sqrt(p).T @ np.sqrt(q)
-        rows, columns = linear_sum_assignment(-match)
-        overlap[i, rows], matches[i, rows] = match[rows, columns], columns
-        back = rows[match[rows, columns] >= SAME]
-        for k in back:
+        matches[i], overlap[i] = match_components(model, other)
+        for k in np.flatnonzero(overlap[i] >= SAME):
             weights[i, k] = q[top[k], matches[i, k]]
     came_back = overlap >= SAME
     return Stability(
