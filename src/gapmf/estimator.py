@@ -799,19 +799,19 @@ class GammaPoissonMF(
     ) -> list[list[tuple[Any, float]]]:
         """List the features that tell what each component is about, with their weights.
 
-        By default, features come first that are clearly more frequent in a component than in
-        the other components together. Words like "the" and housekeeping genes have large weights
-        everywhere, so they come late, and rare features do not come first by chance.
+        By default, the first features are those that are clearly more frequent in a component
+        than in the other components together. Words like "the" and housekeeping genes have large
+        weights in every component, so they come late. Rare features do not come first by chance.
 
         Parameters
         ----------
         n : int, default=10
             Number of features. Those that a component does not have are left out.
         by : {"distinctive", "weight"}, default="distinctive"
-            "distinctive" orders features by the logarithm of how many times as frequent they
-            are as in the other components, in standard errors; those that are not more frequent
-            follow by weight. With one component, this is the order of "weight", which puts
-            the largest weight first.
+            "distinctive" compares how frequent a feature is in the component and in the others.
+            It orders features by the logarithm of this ratio, divided by its standard error.
+            Features that are not more frequent than in the others follow by weight; with one
+            component, these are all. "weight" puts the largest weights first.
         names : sequence of length n_features, default=None
             Names of the features. By default those of the data frame that was fitted, or their
             numbers.
