@@ -8,6 +8,7 @@ input dense.
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -27,9 +28,9 @@ _ADVICE = {
     "not whole": "pass raw counts, not normalised or log-transformed values",
     "missing": "fill or drop missing values (NaN) first",
     "infinite": "replace or drop infinite values first",
-    "too large": "larger counts are not exact in float64",
-    "text": "drop columns of names (or make them the index), convert digits to numbers, "
-    "and count words first (sklearn's CountVectorizer)",
+    "too large": "divide the counts by a common factor: larger ones are not exact in float64",
+    "text": "drop a column of names, or make it the index; convert digits to numbers; count words "
+    "first, for example with sklearn's CountVectorizer",
     "complex": "Complex data not supported: pass real counts",
     "not a number": "convert the values to numbers first",
 }
@@ -82,8 +83,8 @@ def check_counts(
     totals = np.asarray(matrix.astype(np.float64).sum(axis=1)).reshape(-1)
     if totals.max() > LARGEST_COUNT:
         raise InvalidInputError(
-            f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
-            "the largest count that is exact in float64"
+            f"row {int(totals.argmax())} of {name} sums to more than 2**53, the largest count that "
+            "is exact in float64: divide the counts by a common factor"
         )
     counts = sp.csr_array(matrix.astype(np.int64, copy=False))
     if not counts.has_canonical_format or not counts.data.all():
@@ -146,8 +147,10 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
             array = np.array(values, dtype=object)
     except ValueError:  # numpy says "inhomogeneous shape"
         raise InvalidInputError(
-            f"{name} is ragged: every row (sample) must have the same number of features"
+            f"{name} is ragged: its rows differ in length, but every row (sample) must have one "
+            "count per feature"
         ) from None
+    _refuse_text(array, name)
     if array.ndim == 0:
         raise InvalidInputError(
             f"{name} must be a 2-D array, sparse matrix or frame of counts, samples × features, "
@@ -160,6 +163,22 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
             _refuse(array[row, column], row, column, None, name)
         array = array.astype(np.int64)
     return sp.coo_array(array.astype(np.float32) if array.dtype == np.float16 else array)
+
+
+def _refuse_text(array: NDArray[Any], name: str) -> None:
+    """Refuse documents and the names of files, which must become counts first."""
+    if array.ndim > 1 or not array.size or not isinstance(array.flat[0], (str, bytes, os.PathLike)):
+        return
+    if array.ndim == 1:
+        raise InvalidInputError(
+            f"{name} is a list of texts, beginning with {shorten(array[0])}, but must hold counts, "
+            "samples × features: count their words first, for example by sklearn's "
+            f"CountVectorizer().fit_transform({name}); gapmf.read reads and counts text files"
+        )
+    raise InvalidInputError(
+        f"{name} is {shorten(array[()])}, but must hold counts, samples × features: if it is the "
+        "name of a file, pass gapmf.read(name).counts"
+    )
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:

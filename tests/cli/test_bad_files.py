@@ -38,7 +38,7 @@ FILES = [
     ("b.txt", "text", "", (), " cannot be read (ValueError: empty vocabulary"),
     ("texts", "text", None, (), "/b.txt, line 3: not utf-8"),
     ("nothing", "text", None, (), " is a folder without .mtx or .txt files"),
-    ("a.xls", "text", "f0 f1\n", (), ": the format cannot be found from the name"),
+    ("a.xls", "text", "f0 f1\n", (), ": the name does not tell the format"),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--format", "excel"), None),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--layer", "raw"), " is read as 'csv', which has no option"),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--vocab", "v"), " is read as 'csv', which has no option"),
@@ -98,7 +98,7 @@ def test_features_that_the_model_does_not_have(model, tmp_path):
     few = put(tmp_path / "few.mtx", MARKET + "2 3 1\n1 1 4\n")
     for command in ("score", "transform"):
         said = gapmf(command, model, other, "-o", tmp_path / "o.csv", code=1).stderr
-        assert "none of the 2 features of the data is one of the model's: 'ape'" in said
+        assert "the model knows none of the 2 features of the data: these begin with 'ape'" in said
         said = gapmf(command, model, few, "-o", tmp_path / "o.csv", code=1).stderr
         assert f"{few} has 3 features, but the model has 5" in said
     assert sorted(tmp_path.iterdir()) == [few, other]

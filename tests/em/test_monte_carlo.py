@@ -212,7 +212,10 @@ def test_a_refit_forgets_what_exact_moments_left():
         ({"schedule": "paper", "n_burn_in": -1}, "n_burn_in must be a whole number, 0 or more"),
         ({"n_draws": 5}, "n_draws is for schedule='paper' only, but the schedule is 'adaptive'"),
         ({"schedule": "saem", "n_burn_in": 5}, "n_burn_in is for schedule='paper' only"),
-        ({"schedule": "fast"}, "unknown schedule 'fast': known are 'adaptive', 'paper', 'saem'"),
+        (
+            {"schedule": "fast"},
+            "schedule must be one of 'adaptive', 'paper', 'saem', but is 'fast'",
+        ),
         ({"algorithm": "mcem-ch", "learn_alpha": True}, "'mcem-ch' cannot learn alpha"),
         ({"learn_alpha": "both"}, "learn_alpha must be False, True, 'component'"),
         ({"algorithm": "exact", "n_draws": 5}, "n_draws is for Monte Carlo only"),

@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gapmf.cli.options import (
+    SMOOTHING,
     Alpha,
     Components,
     Data,
@@ -84,14 +85,15 @@ def main(
 def demo(
     seed: Seed = 0,
     output: Annotated[
-        Path, Option("--output", "-o", help="Write the picture to this file.")
+        Path, Option("--output", "-o", help="Draw the components to this .png, .pdf or .svg file.")
     ] = Path("gapmf-demo.png"),
     jobs: Jobs = -1,
     quick: Quick = False,
 ) -> None:
-    """Fit handwritten digits: show the components, what each is worth, and how well they predict.
+    """Fit small images of handwritten digits, and explain each result.
 
-    Takes less than a minute. Example: gapmf demo
+    Shows the components, how many of them are needed, and how well they predict new images. Takes
+    less than a minute. Example: gapmf demo
     """
     from gapmf.cli.demo import run
 
@@ -115,20 +117,26 @@ def fit(
     learn_alpha: Annotated[
         bool, Option("--learn-alpha", help="Learn one alpha per component.")
     ] = False,
-    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
+    max_iter: Annotated[
+        int | None,
+        Option(
+            help="Maximum number of iterations; default: 2000, or 1000 for em-c, em-ch and exact.",
+            min=1,
+        ),
+    ] = None,
     tol: Annotated[
-        float, Option(help="Stop when the gain per token and sweep falls below this many nats.")
+        float,
+        Option(help="Stop when a sweep is expected to gain less than this, in nats per token."),
     ] = 1e-5,
-    smoothing: Annotated[
-        float, Option(help="Weight of the background that is mixed in when new data are scored.")
-    ] = 0.0,
+    smoothing: Annotated[float, Option(help=SMOOTHING)] = 0.0,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: Annotated[
-        str | None, Option(help='Words of a text to ignore: "english" for a built-in list.')
+        str | None, Option(help='Words to ignore, for text: "english" for a built-in list.')
     ] = None,
     min_df: Annotated[
-        int | None, Option(help="Ignore words that occur in fewer documents of a text.", min=1)
+        int | None,
+        Option(help="Ignore words that occur in fewer documents than this, for text.", min=1),
     ] = None,
     topics: Annotated[
         int, Option(help="Number of features per component to show at the end.", min=0)
@@ -200,7 +208,7 @@ def topics(
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Show the largest features of each component, their weights, and its share of the counts.
+    """Show each component: its share of all counts, and its largest features with their weights.
 
     Example: gapmf topics nips.gapmf -n 15
     """
@@ -210,10 +218,16 @@ def topics(
 
 
 @app.command()
-def info(model: Model, json: Json = False) -> None:
-    """Describe a model file or a checkpoint: sizes, parameters, and how the fit ended.
+def info(
+    model: Annotated[
+        Path, Argument(metavar="FILE", help="Model or checkpoint written by `gapmf fit`.")
+    ],
+    json: Json = False,
+) -> None:
+    """Describe a file that `gapmf fit` has written.
 
-    Example: gapmf info nips.gapmf
+    Shows the numbers of components and features, the parameters of the fit, how many iterations
+    it made, and whether it converged. Example: gapmf info nips.gapmf
     """
     from gapmf.cli.inspect import run_info
 
@@ -228,7 +242,7 @@ def simulate(
         Option(
             "--output",
             "-o",
-            help="Write the counts to this .csv, .mtx, .npz or docword.*.txt[.gz].",
+            help="Write the counts to this .csv, .mtx, .npz or docword.NAME.txt file.",
         ),
     ],
     model: Annotated[
@@ -264,7 +278,7 @@ def reproduce(
         str,
         Argument(
             metavar="FIGURE",
-            help="fig1, fig2, fig3a, fig3b, fig4, rates, race or spare; all makes all of them.",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all for all of these.",
         ),
     ],
     output: Annotated[
@@ -281,7 +295,7 @@ def reproduce(
     seed: Seed = 0,
     jobs: Jobs = -1,
 ) -> None:
-    """Make a figure of the paper, or one that it could not draw: PNG, SVG, CSV and JSON.
+    """Make a figure of the paper, or one of ours, as PNG, SVG, CSV and JSON files.
 
     Run the same command again to continue after an interruption. Example:
     gapmf reproduce fig3b -o figures

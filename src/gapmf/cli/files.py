@@ -54,22 +54,22 @@ def align(counts: sp.csr_array, names: Any, wanted: Any) -> sp.csr_array:
     for which, listed in (("data", names), ("model", wanted)):
         if len(set(listed)) < len(listed):
             raise InvalidInputError(
-                f"the features of data and model differ, and the {which} has duplicate names, so "
-                "that they cannot be matched"
+                f"the features of data and model differ, and cannot be matched by name, because "
+                f"the {which} has duplicate names: make them unique"
             )
     position = {name: f for f, name in enumerate(wanted)}
     to = np.array([position.get(name, -1) for name in names])
     known = to >= 0
     if not known.any():
         raise InvalidInputError(
-            f"none of the {len(names)} features of the data is one of the model's: "
-            f"{names[0]!r} …, but the model has {wanted[0]!r} …"
+            f"the model knows none of the {len(names)} features of the data: these begin with "
+            f"{names[0]!r}, but those of the model begin with {wanted[0]!r}"
         )
     lost = counts[:, np.flatnonzero(~known)]
     if lost.shape[1]:
         echo(
-            f"note: {lost.shape[1]} features that the model does not know are left out, with "
-            f"{float(lost.sum()) / max(float(counts.sum()), 1.0):.2%} of all counts"
+            f"note: {lost.shape[1]} features are left out, because the model does not know them; "
+            f"they have {float(lost.sum()) / max(float(counts.sum()), 1.0):.2%} of all counts"
         )
     kept = counts[:, np.flatnonzero(known)].tocoo()
     return sp.csr_array(

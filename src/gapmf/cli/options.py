@@ -17,6 +17,10 @@ _DATA = (
     ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files or of 10x "
     "files. Most of them may be gzipped."
 )
+SMOOTHING = (
+    "Weight, from 0 to 1, of the overall feature frequencies that are mixed into each component "
+    "when data are scored. With 0, a sample with a feature that the fit has not seen is impossible."
+)
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
 Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
@@ -25,16 +29,13 @@ Jobs = Annotated[int, Option(help="Number of threads; -1 uses all cores.")]
 Seed = Annotated[int, Option(help="Random seed.", min=0)]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
 Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
-Quick = Annotated[bool, Option("--quick", help="Run a short version, for a few seconds.")]
-Json = Annotated[bool, Option("--json", help="Print JSON.")]
+Quick = Annotated[bool, Option("--quick", help="Use fewer data and iterations: a short version.")]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Output = Annotated[
     Path | None,
     Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
-Smoothing = Annotated[
-    float | None,
-    Option(help="Weight of the background in every component; default: that of the fit."),
-]
+Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 
 _READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
@@ -44,19 +45,29 @@ _READ_OPTIONS: dict[str, Any] = {
     "format": Annotated[
         str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
     ],
-    "layer": Annotated[str | None, Option(help="Layer of an .h5ad with the raw counts.")],
+    "layer": Annotated[
+        str | None, Option(help="Layer of an .h5ad file that holds the raw counts.")
+    ],
     "transpose": Annotated[
-        bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
+        bool | None,
+        Option(
+            "--transpose/--no-transpose",
+            help="Whether the file is features × samples; default: only 10x files are.",
+        ),
     ],
     "layout": Annotated[
         str | None, Option(help="Layout of a table: dense, or triplets (sample, feature, count).")
     ],
     "header": Annotated[
-        bool | None, Option("--header/--no-header", help="The first row of a table holds names.")
+        bool | None,
+        Option("--header/--no-header", help="Whether the first row of a table holds names."),
     ],
     "sample_names": Annotated[
         bool | None,
-        Option("--sample-names/--no-sample-names", help="The first column of a table holds names."),
+        Option(
+            "--sample-names/--no-sample-names",
+            help="Whether the first column of a table holds names.",
+        ),
     ],
     "delimiter": Annotated[
         str | None, Option(help="Column separator of a table, for example ';'.")
