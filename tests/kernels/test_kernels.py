@@ -110,6 +110,7 @@ def test_impossible_terms_and_empty_samples():
     assert polynomial.log_totals(*_csr(np.array([2, 1])), p, alpha)[0] == -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="this is that run")
 def test_all_of_this_without_compilation():
     """The kernels are plain Python too: bounds are checked there, and types are wider."""
