@@ -78,7 +78,7 @@ def test_files_that_are_refused(command, name, options, said, bad, model, tmp_pa
     out = tmp_path / ("m.gapmf" if command == "fit" else "out.csv")
     call = [name, *FIT] if command == "fit" else [model, name]
     done = gapmf(command, *call, *options, "-o", out, code=1)
-    assert ("format 'excel'" if said is None else f"{name}{said}") in done.stderr
+    assert ("format must be one of 'mtx', " if said is None else f"{name}{said}") in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert sorted(bad.rglob("*")) == before
 

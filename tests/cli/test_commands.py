@@ -117,7 +117,7 @@ def test_features_are_found_by_name(folder, tmp_path):
         writer.writerow(names)
         writer.writerows(np.column_stack([counts[:, order], np.full(60, 2)]).tolist())
     done = gapmf("transform", folder / "m.gapmf", tmp_path / "other.csv")
-    assert "1 features that the model does not know are left out" in done.stderr
+    assert "features that the model does not know are left out: 1 of 20, with" in done.stderr
     known = np.zeros_like(counts)
     known[:, order] = counts[:, order]
     expected = GammaPoissonMF.load(folder / "m.gapmf").transform(known)

@@ -220,7 +220,7 @@ def topics(
 @app.command()
 def info(
     model: Annotated[
-        Path, Argument(metavar="FILE", help="Model or checkpoint written by `gapmf fit`.")
+        Path, Argument(metavar="MODEL", help="Model or checkpoint written by `gapmf fit`.")
     ],
     json: Json = False,
 ) -> None:

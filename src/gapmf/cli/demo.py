@@ -107,7 +107,7 @@ def run(seed: int, output: Path, jobs: int, *, quick: bool) -> None:
         "are Poisson. The fit maximises the likelihood of the images, with the activations "
         "integrated out:\n"
         f'  [green]est = GammaPoissonMF({size.K}, learn_alpha="shared").fit(X)[/]\n'
-        "[dim](The first run also compiles the kernels: up to a minute more.)[/]\n"
+        "[dim](The first run also compiles the kernels, for half a minute.)[/]\n"
     )
     est = fit_digits(size.K, train, size, seed, jobs, verbose=1)
     console.print(

@@ -68,8 +68,8 @@ def align(counts: sp.csr_array, names: Any, wanted: Any) -> sp.csr_array:
     lost = counts[:, np.flatnonzero(~known)]
     if lost.shape[1]:
         echo(
-            f"note: {lost.shape[1]} features are left out, because the model does not know them; "
-            f"they have {float(lost.sum()) / max(float(counts.sum()), 1.0):.2%} of all counts"
+            f"note: features that the model does not know are left out: {lost.shape[1]} of "
+            f"{len(names)}, with {float(lost.sum()) / max(float(counts.sum()), 1.0):.2%} of all counts"
         )
     kept = counts[:, np.flatnonzero(known)].tocoo()
     return sp.csr_array(
