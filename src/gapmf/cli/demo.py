@@ -242,7 +242,7 @@ def _rates_of_nmf(K: int, train: sp.csr_array, shown: sp.csr_array, seed: int) -
     with echo_warnings():
         nmf.fit(train.astype(float))
         rates = nmf.transform(shown.astype(float)) @ nmf.components_
-    return np.maximum(rates, np.finfo(float).tiny)
+    return np.asarray(np.maximum(rates, np.finfo(float).tiny))
 
 
 def _show_predictions(console: Console, rows: list[tuple[str, ...]], test: sp.csr_array) -> None:

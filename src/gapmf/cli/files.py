@@ -69,7 +69,7 @@ def align(counts: sp.csr_array, names: Any, wanted: Any) -> sp.csr_array:
     if lost.shape[1]:
         echo(
             f"note: features that the model does not know are left out: {lost.shape[1]} of "
-            f"{len(names)}, with {lost.sum() / max(counts.sum(), 1):.2%} of all counts"
+            f"{len(names)}, with {float(lost.sum()) / (float(counts.sum()) or 1.0):.2%} of counts"
         )
     kept = counts[:, np.flatnonzero(known)].tocoo()
     return sp.csr_array(
