@@ -169,16 +169,15 @@ def _refuse_text(array: NDArray[Any], name: str) -> None:
     """Refuse documents and the names of files, which must become counts first."""
     if array.ndim > 1 or not array.size or not isinstance(array.flat[0], (str, bytes, os.PathLike)):
         return
+    kind, advice = "", "if it is the name of a file, pass gapmf.read(name).counts"
     if array.ndim == 1:
-        raise InvalidInputError(
-            f"{name} is a list of texts, beginning with {shorten(array[0])}, but must hold counts, "
-            "samples × features: count their words first, for example by sklearn's "
-            f"CountVectorizer().fit_transform({name}); gapmf.read reads and counts text files"
+        kind = "a list of texts, beginning with "
+        advice = (
+            f"count words first, for example by sklearn's CountVectorizer().fit_transform({name});"
         )
-    raise InvalidInputError(
-        f"{name} is {shorten(array[()])}, but must hold counts, samples × features: if it is the "
-        "name of a file, pass gapmf.read(name).counts"
-    )
+        advice += " gapmf.read reads and counts text files"
+    shown = f"{kind}{shorten(array.flat[0])}"
+    raise InvalidInputError(f"{name} is {shown}, but must be counts, samples × features: {advice}")
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:

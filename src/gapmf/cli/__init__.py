@@ -117,13 +117,7 @@ def fit(
     learn_alpha: Annotated[
         bool, Option("--learn-alpha", help="Learn one alpha per component.")
     ] = False,
-    max_iter: Annotated[
-        int | None,
-        Option(
-            help="Maximum number of iterations; default: 2000, or 1000 for em-c, em-ch and exact.",
-            min=1,
-        ),
-    ] = None,
+    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
     tol: Annotated[
         float,
         Option(help="Stop when a sweep is expected to gain less than this, in nats per token."),

@@ -45,29 +45,19 @@ _READ_OPTIONS: dict[str, Any] = {
     "format": Annotated[
         str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
     ],
-    "layer": Annotated[
-        str | None, Option(help="Layer of an .h5ad file that holds the raw counts.")
-    ],
+    "layer": Annotated[str | None, Option(help="Layer of the raw counts in an .h5ad file.")],
     "transpose": Annotated[
-        bool | None,
-        Option(
-            "--transpose/--no-transpose",
-            help="Whether the file is features × samples; default: only 10x files are.",
-        ),
+        bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
     ],
     "layout": Annotated[
         str | None, Option(help="Layout of a table: dense, or triplets (sample, feature, count).")
     ],
     "header": Annotated[
-        bool | None,
-        Option("--header/--no-header", help="Whether the first row of a table holds names."),
+        bool | None, Option("--header/--no-header", help="The first row of a table holds names.")
     ],
     "sample_names": Annotated[
         bool | None,
-        Option(
-            "--sample-names/--no-sample-names",
-            help="Whether the first column of a table holds names.",
-        ),
+        Option("--sample-names/--no-sample-names", help="The first column of a table holds names."),
     ],
     "delimiter": Annotated[
         str | None, Option(help="Column separator of a table, for example ';'.")
