@@ -6,9 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Tests run in as many processes as there are cores; TESTS chooses some of them.
+# Tests run in as many processes as there are cores, file by file, in the order of tests/conftest.py;
+# TESTS chooses some of them.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TESTS ?= tests
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast check format clean
 
@@ -16,11 +18,11 @@ demo: $(READY)
 	@$(BIN)/gapmf demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+	$(PYTEST) $(TESTS)
 
 # The inner loop: all but the statistical and other long tests, in a minute once kernels are compiled.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(TESTS)
+	$(PYTEST) -m "not slow" $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .

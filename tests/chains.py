@@ -8,7 +8,15 @@ from gapmf.engines import local
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
 from gapmf.kernels.gibbs import advance
-from gapmf.kernels.gibbs_layout import Deferred, EStepPlan, Sums, make_beyond, make_workspace
+from gapmf.kernels.gibbs_layout import (
+    ByFeature,
+    Deferred,
+    EStepPlan,
+    Sums,
+    make_beyond,
+    make_workspace,
+)
+from gapmf.kernels.gibbs_loops import add_by_feature
 
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
@@ -29,14 +37,24 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
         advance(n, n + 1, *where, workspace, deferred, beyond, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
-        if expectations:
-            entries = slice(counts.indptr[n], counts.indptr[n + 1])
-            one = Deferred(
-                deferred.ratio[engine._columns.place[entries]], deferred.h.reshape(N, -1)[n]
-            )
-            local.LocalEngine().load(counts[[n]], seed)._add_deferred(one, weights, units, sums)
-        C[n] = sums.c.reshape(F, -1)[:, :K] / units.c[:, None]
+        C[n] = sums.c.reshape(F, -1)[:, :K]
+    if expectations:
+        samples = np.repeat(np.arange(N, dtype=np.int32), np.diff(counts.indptr))
+        ratio = deferred.ratio[engine._columns.place]
+        apart = _add_apart(counts.indices, samples, Deferred(ratio, deferred.h), weights, units)
+        C[samples, counts.indices] += apart[:, :K]
+    C /= units.c[:, None]
     return new, g / (model.column_norms + model.beta), C
+
+
+def _add_apart(features, samples, deferred, weights, units):
+    """The expectations of every entry by itself, (nnz, K4): as if each had its own feature."""
+    rows = weights.rows.reshape(units.c.size, -1)[features]
+    nnz, K4 = rows.shape
+    own = ByFeature(np.arange(nnz + 1), samples, np.arange(nnz))
+    c = np.zeros(nnz * K4)
+    add_by_feature(0, nnz, own, deferred, rows.ravel(), units.c[features], K4, c)
+    return c.reshape(nnz, K4)
 
 
 def draws(v, model, *, n_chains, n_burn_in, seed, expectations=False):

@@ -44,7 +44,8 @@ def law_of_sizes(x: Any, model: GaP) -> tuple[NDArray[np.int64], Array]:
     rows = polynomial.rows_of_simplex(n, K)
     tuples, _, start, _ = rows
     law = np.zeros(start[-1])
-    polynomial.grow(law, polynomial.interleave(v), p, model.alpha[columns], n, *rows)
+    order, _ = polynomial.interleave(np.array([0, v.size]), v)
+    polynomial.grow(law, order, p, model.alpha[columns], n, *rows)
     length = np.diff(start)
     sizes = np.zeros((law.size, model.n_components), dtype=np.int64)
     for d in range(K - 2):

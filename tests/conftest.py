@@ -14,13 +14,18 @@ settings.load_profile("gapmf")
 # elsewhere single tests are marked.
 SLOW = ("cli/", "reproduce/", "test_docs", "test_nips", "test_sklearn")
 
+# With several processes, these files begin first: whoever began one last would work on it alone.
+LONGEST = ("reproduce/test_figures", "test_docs", "test_sklearn", "likelihood/", "ranks/", "em/")
+
 
 def pytest_collection_modifyitems(items):
-    """Mark tests as slow by their files."""
+    """Mark tests as slow by their files, and begin with the longest files."""
     tests = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(tests).as_posix().startswith(SLOW):
+    places = {item: item.path.relative_to(tests).as_posix() for item in items}
+    for item, place in places.items():
+        if place.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: [not places[item].startswith(long) for long in LONGEST])
 
 
 @pytest.fixture(scope="session")

@@ -200,6 +200,10 @@ def test_bad_cell_far_down_a_large_array():
     [
         (np.array([1, 2]), r"must be 2-D, .*shape \(2,\).*reshape\(1, -1\)"),
         (5, r"X must be a 2-D array, .*but is int: 5"),
+        (["cats chase mice", "mice"], r"list of texts, .*'cats chase mice'.*CountVectorizer.*read"),
+        (pd.Series(["a b", "c"]), r"list of texts, .*'a b'.*CountVectorizer"),
+        ("counts.csv", r"X is 'counts.csv', .*gapmf\.read\(name\)\.counts"),
+        (Path("counts.csv"), r"counts.csv'?\)?, .*gapmf\.read\(name\)\.counts"),
         (np.zeros((2, 2, 2)), r"must be 2-D"),
         (np.zeros((0, 3)), "X is empty: found 0 sample"),
         (sp.csr_array((3, 0)), "X is empty: found 3 sample.s. and 0 feature.s. .shape=.3, 0"),
@@ -238,7 +242,7 @@ def test_wrong_number_of_features():
         check_counts(X, n_features=5)
     with pytest.raises(InvalidInputError, match="is one transposed"):
         check_counts(X[:2], n_features=2)
-    for other in ("counts.csv", None, {"a": 1}):
+    for other in (None, {"a": 1}):
         with pytest.raises(InvalidInputError, match=f"but is {type(other).__name__}"):
             check_counts(other)
 

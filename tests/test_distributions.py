@@ -124,7 +124,7 @@ def test_log_rising_keeps_its_digits(a, n):
         (0.0, [0.5], "alpha is 0.0"),
         (np.nan, [0.5], "alpha is nan"),
         ([1.0], [0.5], "alpha must be one number"),
-        (1.0, [0.5, 0.5], "p sums to 1.0: the sum must stay below 1"),
+        (1.0, [0.5, 0.5], "p sums to 1.0, but the sum must be below 1"),
         (1.0, [0.5, -0.1], r"p\[1\] is -0.1"),
         (1.0, [0.5, np.nan], r"p\[1\] is nan"),
         (1.0, [], "p must be 1-D and not empty"),
@@ -153,7 +153,7 @@ def test_more_bad_parameters():
     for size in (2.5, -1, "3"):
         with pytest.raises(InvalidInputError, match="size must be a whole number"):
             NegativeMultinomial(1.0, [0.5]).rvs(size)
-    with pytest.raises(InvalidInputError, match="give either p or p0"):
+    with pytest.raises(InvalidInputError, match="give exactly one of p and p0"):
         negative_binomial(1.0)
     with pytest.raises(InvalidInputError, match="alpha must be a number"):
         negative_binomial("a", 0.5)

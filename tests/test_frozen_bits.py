@@ -1,8 +1,10 @@
 """The bits of small fits, scores and transforms, frozen: a change of structure must not move them.
 
-`python tests/test_frozen_bits.py` writes them anew, for a change that is meant to move them. The
-bits depend on the versions of the libraries and on the processor, so the file names those it was
-written with.
+The bits depend on the versions of the libraries and on the processor, so the file has a record for
+each environment that they were frozen in; in others these tests are skipped. `python
+tests/test_frozen_bits.py` adds the record of this environment or replaces it: on a new machine at a
+commit that others have checked, and after a change that is meant to move the bits. Such a change
+also removes the records of other environments, since it makes them wrong.
 """
 
 from __future__ import annotations
@@ -145,12 +147,29 @@ def environment():
     }
 
 
+def frozen_here():
+    """The record of this environment; without one the test is skipped."""
+    records = json.loads(FROZEN.read_text())
+    for record in records:
+        if record["environment"] == environment():
+            return record
+    known = [record["environment"] for record in records]
+    pytest.skip(f"frozen in {known}, but this is {environment()}")
+
+
 @pytest.fixture(scope="module")
 def frozen():
-    content = json.loads(FROZEN.read_text())
-    if content["environment"] != environment():
-        pytest.skip(f"frozen with {content['environment']}, but this is {environment()}")
-    return content
+    return frozen_here()
+
+
+def test_each_environment_has_one_record_of_everything():
+    records = json.loads(FROZEN.read_text())
+    environments = [tuple(sorted(record["environment"].items())) for record in records]
+    assert len(set(environments)) == len(environments)
+    for record in records:
+        assert record["environment"].keys() == environment().keys()
+        assert list(record["fits"]) == list(FITS)
+        assert list(record["methods"]) == list(METHODS)
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -170,16 +189,18 @@ def test_a_resumed_fit_has_the_same_bits(name, frozen, tmp_path):
     assert found == frozen["fits"][name]["components_"]
 
 
+def freeze():
+    """Write the record of this environment, beside those of others."""
+    here = {
+        "environment": environment(),
+        "fits": {name: bits_of_fit(name) for name in FITS},
+        "methods": {method: bits_of_method(method) for method in METHODS},
+    }
+    records = json.loads(FROZEN.read_text())
+    others = [record for record in records if record["environment"] != environment()]
+    FROZEN.write_text(json.dumps([*others, here], indent=1) + "\n")
+    sys.stdout.write(f"{FROZEN.name} has {len(others) + 1} records; this one: {environment()}\n")
+
+
 if __name__ == "__main__":
-    FROZEN.write_text(
-        json.dumps(
-            {
-                "environment": environment(),
-                "fits": {name: bits_of_fit(name) for name in FITS},
-                "methods": {method: bits_of_method(method) for method in METHODS},
-            },
-            indent=1,
-        )
-        + "\n"
-    )
-    sys.stdout.write(f"{FROZEN.name} written\n")
+    freeze()

@@ -33,7 +33,7 @@ def test_alpha_and_beta(value, says):
 
 
 def test_small_checks():
-    with pytest.raises(InvalidInputError, match="unknown form 'x': known are 'a', 'b'"):
+    with pytest.raises(InvalidInputError, match="form must be one of 'a', 'b', but is 'x'"):
         check_option("x", ("a", "b"), "form")
     for bad in (0, -1, 2.0, True, "3"):
         with pytest.raises(InvalidInputError, match="n must be a whole number, 1 or more"):

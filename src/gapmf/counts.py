@@ -37,9 +37,9 @@ _ADVICE = {
     "not whole": "pass raw counts, not normalised or log-transformed values",
     "missing": "fill or drop missing values (NaN) first",
     "infinite": "replace or drop infinite values first",
-    "too large": "larger counts are not exact in float64",
-    "text": "drop columns of names (or make them the index), convert digits to numbers, "
-    "and count words first (sklearn's CountVectorizer)",
+    "too large": "divide the counts by a common factor: larger ones are not exact in float64",
+    "text": "drop a column of names, or make it the index; convert digits to numbers; count words "
+    "first, for example with sklearn's CountVectorizer",
     "complex": "Complex data not supported: pass real counts",
     "not a number": "convert the values to numbers first",
 }
@@ -107,8 +107,8 @@ def check_counts(
     totals = np.asarray(matrix.astype(np.float64).sum(axis=1)).reshape(-1)
     if totals.max() > LARGEST_COUNT:
         raise InvalidInputError(
-            f"row {int(totals.argmax())} of {name} sums to more than 2**53, "
-            "the largest count that is exact in float64"
+            f"row {int(totals.argmax())} of {name} sums to more than 2**53, the largest count that "
+            "is exact in float64: divide the counts by a common factor"
         )
     counts = sp.csr_array(matrix.astype(np.int64, copy=False))
     if not counts.has_canonical_format or not counts.data.all():
@@ -253,20 +253,14 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
             array = np.array(values, dtype=object)
     except ValueError:  # numpy says "inhomogeneous shape"
         raise InvalidInputError(
-            f"{name} is ragged: every row (sample) must have the same number of features"
+            f"{name} is ragged: its rows differ in length, but every row (sample) must have one "
+            "count per feature"
         ) from None
+    _refuse_text(array, name)
     if array.ndim == 0:
-        is_path = isinstance(values, (str, os.PathLike))
         raise InvalidInputError(
             f"{name} must be a 2-D array, sparse matrix or frame of counts, samples × features, "
             f"but is {type(values).__name__}: {shorten(values)}"
-            + ("; gapmf.read(path).counts reads a file" if is_path else "")
-        )
-    if array.ndim == 1 and array.size and all(isinstance(text, str) for text in array):
-        raise InvalidInputError(
-            f"{name} must be counts, samples × features, but is {array.size} texts, the first "
-            f"{shorten(str(array[0]))}: count words first, with sklearn's "
-            f"CountVectorizer().fit_transform({name})"
         )
     _check_shape(array.shape, name)
     if array.dtype.kind not in "buif":
@@ -275,6 +269,21 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
             _refuse(array[row, column], row, column, None, name)
         array = array.astype(np.int64)
     return sp.coo_array(array.astype(np.float32) if array.dtype == np.float16 else array)
+
+
+def _refuse_text(array: NDArray[Any], name: str) -> None:
+    """Refuse documents and the names of files, which must become counts first."""
+    if array.ndim > 1 or not array.size or not isinstance(array.flat[0], (str, bytes, os.PathLike)):
+        return
+    kind, advice = "", "if it is the name of a file, pass gapmf.read(name).counts"
+    if array.ndim == 1:
+        kind = "a list of texts, beginning with "
+        advice = (
+            f"count words first, for example by sklearn's CountVectorizer().fit_transform({name});"
+        )
+        advice += " gapmf.read reads and counts text files"
+    shown = f"{kind}{shorten(array.flat[0])}"
+    raise InvalidInputError(f"{name} is {shown}, but must be counts, samples × features: {advice}")
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:

@@ -66,7 +66,7 @@ def negative_binomial(
     6.0
     """
     if (p is None) == (p0 is None):
-        raise InvalidInputError("give either p or p0 = 1 - p")
+        raise InvalidInputError("give exactly one of p and p0, which is 1 - p")
     a = as_float(alpha, "alpha", "a number or numbers")
     if not (np.isfinite(a) & (a > 0)).all():
         raise InvalidInputError(f"alpha is {alpha!r}: it must be finite and greater than 0")
@@ -75,7 +75,8 @@ def negative_binomial(
     else:
         q = as_float(p0, "p0", "a number or numbers")
     if not ((q > 0) & (q <= 1)).all():
-        raise InvalidInputError(f"p is {p!r} (p0 is {p0!r}): p must be in [0, 1), p0 in (0, 1]")
+        name, given, wanted = ("p", p, "[0, 1)") if p0 is None else ("p0", p0, "(0, 1]")
+        raise InvalidInputError(f"{name} is {given!r}: it must be in {wanted}")
     return stats.nbinom(a, q)
 
 
@@ -131,8 +132,8 @@ class NegativeMultinomial:
             raise InvalidInputError(f"p[{f}] is {p[f]}: event probabilities lie in [0, 1]")
         if p.sum() >= 1:
             raise InvalidInputError(
-                f"p sums to {p.sum()}: the sum must stay below 1, since p0 = 1 - sum(p) = 0 "
-                "leaves no distribution"
+                f"p sums to {p.sum()}, but the sum must be below 1: what is left, 1 - sum(p), is "
+                "the probability of a failure"
             )
         self._set(alpha, p, 1.0 - float(p.sum()), float(np.log1p(-p.sum())))
 

@@ -66,8 +66,8 @@ class SavedFit:
         """Raise unless these are the counts of the fit."""
         if fingerprint(counts, weights) != self.data:
             raise InvalidInputError(
-                f"X (or sample_weight) differs from what the fit of {path} was given: a fit is "
-                "resumed with the same samples in the same order"
+                f"X (or sample_weight) is not what the fit in {path} was started with: resume it "
+                "with the same samples in the same order"
             )
 
 
@@ -104,8 +104,8 @@ def read_checkpoint(path: Any, changes: Tree, *, version: str) -> SavedFit:
     unknown = sorted(set(changes) - set(MAY_CHANGE))
     if unknown:
         raise InvalidInputError(
-            f"resume cannot change {unknown[0]}: only {', '.join(MAY_CHANGE)} can change, since "
-            "they change nothing in the result"
+            f"resume cannot change {unknown[0]}, which may change the result: the parameters that "
+            f"may differ are {', '.join(MAY_CHANGE)}"
         )
     content = checkpoint_files.read_checkpoint(path, version=version)
     with conversion(path):

@@ -102,7 +102,7 @@ def check_option(value: Any, known: Iterable[str], name: str) -> str:
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         words = ", ".join(repr(word) for word in known)
-        raise InvalidInputError(f"unknown {name} {value!r}: known are {words}")
+        raise InvalidInputError(f"{name} must be one of {words}, but is {value!r}")
     return str(value)
 
 

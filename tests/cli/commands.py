@@ -8,12 +8,15 @@ cannot fork, and for what must be seen from the outside, `gapmf` itself is start
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 FIT = ("-k", 2, "--tol", 0.1, "-q")  # a second at most, of little files
@@ -66,6 +69,28 @@ def gapmf(*args, code=0, **env):
         assert done.stderr.count("\n") == 1, done.stderr
         assert "Traceback" not in done.stderr
     return done
+
+
+@contextlib.contextmanager
+def started_fit(checkpoint, args, **options):
+    """Start a fit; it has begun to work, since it has written its first checkpoint.
+
+    What runs in the background of a shell script ignores Ctrl-C, and so do its children. This one
+    does not, however the tests are run.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    command = [GAPMF, *map(str, args), "--checkpoint", str(checkpoint)]
+    process = subprocess.Popen(command, **options)
+    signal.signal(signal.SIGINT, before)
+    try:
+        deadline = time.monotonic() + 120
+        while not checkpoint.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _started(args, env):

@@ -57,7 +57,7 @@ def test_components_predict_better_than_one(shown):
     [
         (["-o", "parts.xls"], "parts.xls: the name must end in .png, .pdf, .svg", 1),
         (["-o", "parts"], "parts: the name must end in .png", 1),
-        (["-o", "no/such/parts.png"], "there is no folder", 1),
+        (["-o", "no/such/parts.png"], "no/such does not exist", 1),
         (["--seed", -1], "--seed", 2),
         (["--fast"], "--fast", 2),
     ],

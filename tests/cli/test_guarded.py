@@ -1,11 +1,5 @@
 """What must not be lost, and what must not be ignored: each by a command."""
 
-import os
-import signal
-import subprocess
-import time
-
-import commands
 import pytest
 from commands import gapmf
 
@@ -98,23 +92,6 @@ def test_smoothing_can_be_asked_for_later(folder):
     assert "4 samples have probability 0" in done.stdout
     done = gapmf("score", "one.gapmf", "zoo.csv", "--smoothing", "0.05")
     assert "probability 0" not in done.stdout
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_ctrl_c_in_an_exact_fit_on_one_thread(folder):
-    """Numba hides an interruption that comes while it looks for a kernel."""
-    gapmf("simulate", "-o", "big.csv", "-n", 4000, "-f", 6, "-k", 3, "--counts", 60)
-    fit = ("fit", "big.csv", "-k", "3", "-o", "big.gapmf", "--algorithm", "exact", "--jobs", "1")
-    process = subprocess.Popen([commands.GAPMF, *fit], stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if "read in" in line:
-            break
-    time.sleep(2.0)  # into the fit
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert "Traceback" not in said
-    assert process.returncode in (0, 130)  # 0 if the fit ended before
-    assert (folder / "big.gapmf").exists() == ("is in big.gapmf" in said)  # not before iteration 1
 
 
 def test_triplets_by_other_names(folder):

@@ -280,10 +280,12 @@ def test_sums_that_doubles_cannot_hold_are_refused():
     X = check_counts(np.full((1025, 1), 2**53 - 1))
     engine = LocalEngine().load(X, seed=0)
     assert engine.totals[0] == pytest.approx(1025 * 2.0**53)
-    with pytest.raises(InvalidInputError, match=r"feature 0 add up to 9.23e\+18, times 1 draws"):
+    with pytest.raises(
+        InvalidInputError, match=r"feature 0 add up to 9.23e\+18, which with 1 draws"
+    ):
         engine.advance(GaP([[1.0]]), Sweeps(1))
     engine = LocalEngine().load(X[:1], seed=0)
-    with pytest.raises(InvalidInputError, match="times 150 draws"):
+    with pytest.raises(InvalidInputError, match="with 150 draws is more than"):
         engine.advance(GaP([[1.0, 1.0]]), Sweeps(150))
     assert engine.advance(GaP([[1.0, 1.0]]), Sweeps(1)).c_sum.sum() == 2**53 - 1
 

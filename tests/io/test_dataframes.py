@@ -177,7 +177,11 @@ def test_layouts(tmp_path, text, options, X, features, samples):
         ("doc,word,n\nx,a\n", {}, "line 2: expected 3 cells"),
         ("doc,word,n\nx,a,1\n,a,1\n", {}, r"line 3: column 1 \('doc'\) is empty: give a name"),
         ("doc,word,n\nx,a,1.5\n", {}, r"line 2: column 3 \('n'\) is '1.5' \(not whole\)"),
-        ("u,v\nx,y\n", {"layout": "triplets", "header": True}, "has 2 columns: triplets have thr"),
+        (
+            "u,v\nx,y\n",
+            {"layout": "triplets", "header": True},
+            "has 2 columns, but triplets have thr",
+        ),
         (b"a,b\n1,2\n\xe9,3\n", {}, r"line 3: not utf-8 \(.*: set the option `encoding`"),
     ],
 )
@@ -253,7 +257,7 @@ def test_frames(folder, made, options, X, features, samples):
         ({"a": ["x"]}, {}, "has no columns of counts"),
         ({"doc": ["x", "y"], "word": ["a", None], "n": [1, 1]}, {}, "row 1 .*'word' is empty"),
         ({"doc": ["x"], "word": ["y"], "n": [-1]}, {}, r"row 0 .*column 'n' is -1 \(negative"),
-        ({"a": [1]}, {"layout": "triplets"}, "has 1 columns: triplets have three"),
+        ({"a": [1]}, {"layout": "triplets"}, "has 1 columns, but triplets have three"),
     ],
 )
 def test_what_is_wrong_in_frames_and_where(folder, columns, options, match):

@@ -36,6 +36,10 @@ REGIMES = {
     "one component": ([9, 3, 1, 4], W3[:, :1], 0.4, 1),
     "one feature": ([17], W3[:1], 0.7, 150),
 }
+EACH = [
+    pytest.param(name, marks=[pytest.mark.slow] if name.startswith("large") else [])
+    for name in REGIMES
+]
 
 
 def z_scores(sample, mean):
@@ -60,7 +64,7 @@ def refuse_counts(seen, expected):
         assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > REFUSE
 
 
-@pytest.mark.parametrize("name", REGIMES)
+@pytest.mark.parametrize("name", EACH)
 def test_moments_are_the_exact_ones(name):
     """Means and second moments of L, h and C, from draws and from expectations of C."""
     v, W, alpha, burn_in = REGIMES[name]
@@ -87,7 +91,7 @@ def test_moments_are_the_exact_ones(name):
     assert expected_C.var() <= C.var()
 
 
-@pytest.mark.parametrize("name", REGIMES)
+@pytest.mark.parametrize("name", EACH)
 def test_the_sum_of_scaled_activations_is_gamma(name):
     """Σ_k (S_k + β_k) h_kn ~ Gamma(A + |v_n|, 1), whatever W is."""
     v, W, alpha, burn_in = REGIMES[name]

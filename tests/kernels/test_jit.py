@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from gapmf.kernels import jit
 from gapmf.kernels.dictionary import scale_rows
@@ -28,6 +29,7 @@ for name, module in list(sys.modules.items()):
 """
 
 
+@pytest.mark.slow
 def test_no_kernel_is_compiled_twice():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SIGNATURES],

@@ -79,7 +79,8 @@ def test_grown_coefficients_are_the_law_of_l():
     n = int(v.sum())
     rows = polynomial.rows_of_simplex(n, 3)
     b = np.zeros(rows[2][-1])
-    polynomial.grow(b, polynomial.interleave(v), p, alpha, n, *rows)
+    order, _ = polynomial.interleave(np.array([0, v.size]), v)
+    polynomial.grow(b, order, p, alpha, n, *rows)
     b /= b.sum()
     for r, (l1,) in enumerate(rows[0].tolist()):
         for l2 in range(n - l1 + 1):
@@ -88,9 +89,12 @@ def test_grown_coefficients_are_the_law_of_l():
 
 
 def test_tokens_are_interleaved():
-    order = polynomial.interleave(np.array([4, 2, 1]))
-    assert np.bincount(order).tolist() == [4, 2, 1]
+    """Of two rows and an empty one between them, each by itself."""
+    order, first = polynomial.interleave(np.array([0, 3, 3, 5]), np.array([4, 2, 1, 1, 3]))
+    assert first.tolist() == [0, 7, 7, 11]
+    assert np.bincount(order).tolist() == [4, 2, 1, 1, 3]
     assert order[:3].tolist() == [0, 1, 0]
+    assert order[7:].tolist() == [4, 3, 4, 4]
 
 
 def test_impossible_terms_and_empty_samples():
@@ -106,6 +110,7 @@ def test_impossible_terms_and_empty_samples():
     assert polynomial.log_totals(*_csr(np.array([2, 1])), p, alpha)[0] == -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="this is that run")
 def test_all_of_this_without_compilation():
     """The kernels are plain Python too: bounds are checked there, and types are wider."""

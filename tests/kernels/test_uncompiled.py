@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
@@ -66,6 +67,7 @@ def some_steps():
     return [*out, np.array([above]), law]
 
 
+@pytest.mark.slow
 def test_compiled_and_uncompiled_agree(tmp_path):
     """Draws are the same; sums of expectations differ by the rounding of fused multiplication."""
     done = subprocess.run(

@@ -12,7 +12,7 @@ import naive
 from gapmf import GaP, count_admissible, log_marginal_likelihood
 from gapmf.counts import check_counts
 from gapmf.errors import GapmfError, TooCostlyError
-from gapmf.likelihood.planning import EXACT_METHODS, predict
+from gapmf.likelihood.planning import EXACT_METHODS, predict, refuse_work
 from strategies import problems
 
 
@@ -74,13 +74,13 @@ def test_enumeration_refuses_with_the_number_of_terms():
 
 def test_polynomial_refuses_with_its_memory():
     model = GaP(np.ones((2, 4)))
-    with pytest.raises(TooCostlyError, match=r"GiB per thread, over the limit of 2 GiB"):
+    with pytest.raises(TooCostlyError, match=r"GiB per thread, but the limit is 2 GiB"):
         log_marginal_likelihood([[2000, 1000]], model, "polynomial")
 
 
 def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
     model = GaP(np.random.default_rng(0).gamma(1.0, 1.0, (3, 12)))
-    with pytest.raises(TooCostlyError, match=r"years\), over the limit.*\"auto\", which estimates"):
+    with pytest.raises(TooCostlyError, match=r"years\), but the limit.*\"auto\", which estimates"):
         log_marginal_likelihood([[60, 60, 60]], model, "enumerate")
     with pytest.raises(TooCostlyError, match=r"than any computer has.*\"auto\", which estimates"):
         log_marginal_likelihood([[500, 500, 500]], model, "quadrature")
@@ -88,6 +88,21 @@ def test_what_is_too_long_is_refused_with_its_cost_and_a_way_out():
     for method in ("auto", "smc"):
         with pytest.raises(TooCostlyError, match="larger max_cost"):
             log_marginal_likelihood([[500, 500, 500]], small, method, max_cost=10.0)
+
+
+@pytest.mark.parametrize(
+    ("operations", "shown"),
+    [
+        (3e9, "3e+09 operations (about 3 seconds)"),
+        (5.7e18, "5.7e+18 operations (about 180 years)"),
+        (1e22, "1e+22 operations (about 320,000 years)"),
+        (1e30, "1e+30 operations (more than a million years)"),
+    ],
+)
+def test_times_are_numbers_that_one_can_read(operations, shown):
+    with pytest.raises(TooCostlyError) as error:
+        refuse_work("this", operations, 1.0)
+    assert f"this needs {shown}, but" in str(error.value)
 
 
 def test_auto_takes_the_cheapest_by_the_sample_alone():

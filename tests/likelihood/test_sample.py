@@ -48,7 +48,7 @@ def test_particles_are_shared_out_among_runs():
     assert (
         particles_per_run(None, 1000, 10**9, 2) == most == particles_per_run(2 * most, 1000, 8, 2)
     )
-    with pytest.raises(InvalidInputError, match="have distinct random numbers"):
+    with pytest.raises(InvalidInputError, match="there are random numbers for"):
         particles_per_run(2 * most + 1, 1000, 8, 2)
     with pytest.raises(InvalidInputError, match="whole number, 16 or more"):
         particles_per_run(15, 3, 288, 4)

@@ -72,5 +72,5 @@ def test_refusals():
     est = GammaPoissonMF(1, random_state=0).fit(X)
     with pytest.raises(ValueError, match="n_fits must be a whole number, 2 or more"):
         est.stability(X, n_fits=1)
-    with pytest.raises(ValueError, match="unknown by 'cv'"):
+    with pytest.raises(ValueError, match=r"by must be one of .*, but is 'cv'"):
         est.stability(X, by="cv")

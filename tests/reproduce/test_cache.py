@@ -94,7 +94,7 @@ def test_a_contender_is_added_by_one_line(X, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (("reproduce", "fig5", "-o", "{}"), "there is no figure 'fig5': choose from fig1, fig2"),
-        (("reproduce", "fig4", "--quick", "-o", "{}"), "needs the NIPS counts: --data DIR"),
+        (("reproduce", "fig4", "--quick", "-o", "{}"), "needs the NIPS counts: add --data DIR"),
         (("reproduce", "fig4", "--quick", "--data", "{}", "-o", "{}"), "has neither docword"),
         (("reproduce", "fig2", "--quick"), "Missing option"),
     ],

@@ -257,7 +257,9 @@ def test_errors_of_the_file_system_stay_os_errors(tmp_path):
         write(tmp_path / "missing" / "file", 1)
     with pytest.raises(IsADirectoryError):
         read(tmp_path, "model")
-    with pytest.raises(StorageError, match="is a folder, a device or a pipe: give a file"):
+    with pytest.raises(
+        StorageError, match="is a folder, a device or a pipe: name an ordinary file"
+    ):
         write(tmp_path, 1)
     assert list(tmp_path.iterdir()) == []
 
@@ -278,14 +280,18 @@ def test_protected_files(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
 def test_pipes_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StorageError, match="pipe is a folder, a device or a pipe: give a file"):
+    with pytest.raises(
+        StorageError, match="pipe is a folder, a device or a pipe: name an ordinary file"
+    ):
         write(tmp_path / "pipe", 1)
     assert os.listdir(tmp_path) == ["pipe"]
 
 
 def test_the_folder_of_a_file_must_exist(tmp_path):
     check_parent_folder(tmp_path / "file")
-    with pytest.raises(InvalidInputError, match=r"there is no folder .*missing"):
+    with pytest.raises(
+        InvalidInputError, match=r"cannot be written: the folder .*missing does not exist"
+    ):
         check_parent_folder(tmp_path / "missing" / "file")
     with pytest.raises(InvalidInputError, match="is a folder: name a file"):
         check_parent_folder(tmp_path)

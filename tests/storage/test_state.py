@@ -102,10 +102,10 @@ REMOVED = object()
     ("way", "value", "match"),
     [
         ((), [], r"state must be State, but is \[\]"),
-        (("model",), REMOVED, "state cannot be: .*missing .*'model'"),
+        (("model",), REMOVED, "state is not valid: .*missing .*'model'"),
         (("more",), 1, "state must be a State of model"),
         (("model", "W"), np.ones((2, 2), int), "state.model.W must be an array of float64, but is"),
-        (("model", "W"), np.full((2, 2), -1.0), r"state.model cannot be: W\[0, 0\] is -1.0"),
+        (("model", "W"), np.full((2, 2), -1.0), r"state.model is not valid: W\[0, 0\] is -1.0"),
         (("model",), None, "state.model must be GaP, but is None"),
         (("schedule", "class"), "GaP", "state.schedule must be Adaptive or Saem or Paper"),
         (("schedule", "class"), "Saem", "state.schedule must be a Saem of n_draws"),

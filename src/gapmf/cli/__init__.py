@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gapmf.cli.options import (
+    SMOOTHING,
     Algorithm,
     Alpha,
     Components,
@@ -96,14 +97,15 @@ def main(
 def demo(
     seed: Seed = 0,
     output: Annotated[
-        Path, Option("--output", "-o", help="Write the picture to this file.")
+        Path, Option("--output", "-o", help="Draw the components to this .png, .pdf or .svg file.")
     ] = Path("gapmf-demo.png"),
     jobs: Jobs = -1,
     quick: Quick = False,
 ) -> None:
-    """Fit handwritten digits: show the components, what each is worth, and how well they predict.
+    """Fit small images of handwritten digits, and explain each result.
 
-    Takes less than a minute. Example: gapmf demo
+    Shows the components, how many of them are needed, and how well they predict new images. Takes
+    less than a minute. Example: gapmf demo
     """
     from gapmf.cli.demo import run
 
@@ -122,9 +124,7 @@ def fit(
     learn_alpha: LearnAlpha = False,
     max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
     tol: Tol = 1e-5,
-    smoothing: Annotated[
-        float, Option(help="Weight of the background that is mixed in when new data are scored.")
-    ] = 1e-3,
+    smoothing: Annotated[float, Option(help=SMOOTHING)] = 1e-3,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: StopWords = None,
@@ -219,10 +219,16 @@ def topics(
 
 
 @app.command()
-def info(model: Model, json: Json = False) -> None:
-    """Describe a model file or a checkpoint: sizes, parameters, and how the fit ended.
+def info(
+    model: Annotated[
+        Path, Argument(metavar="MODEL", help="Model or checkpoint written by `gapmf fit`.")
+    ],
+    json: Json = False,
+) -> None:
+    """Describe a file that `gapmf fit` has written.
 
-    Example: gapmf info nips.gapmf
+    Shows the numbers of components and features, the parameters of the fit, how many iterations
+    it made, and whether it converged. Example: gapmf info nips.gapmf
     """
     from gapmf.cli.inspect import run_info
 
@@ -312,7 +318,7 @@ def simulate(
         Option(
             "--output",
             "-o",
-            help="Write the counts to this .csv, .mtx, .npz or docword.*.txt[.gz].",
+            help="Write the counts to this .csv, .mtx, .npz or docword.NAME.txt file.",
         ),
     ],
     model: Annotated[
@@ -348,7 +354,7 @@ def reproduce(
         str,
         Argument(
             metavar="FIGURE",
-            help="fig1, fig2, fig3a, fig3b, fig4, rates, race or spare; all makes all of them.",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all for all of these.",
         ),
     ],
     output: Annotated[
@@ -365,7 +371,7 @@ def reproduce(
     seed: Seed = 0,
     jobs: Jobs = -1,
 ) -> None:
-    """Make a figure of the paper, or one that it could not draw: PNG, SVG, CSV and JSON.
+    """Make a figure of the paper, or one of ours, as PNG, SVG, CSV and JSON files.
 
     Run the same command again to continue after an interruption. Example:
     gapmf reproduce fig3b -o figures

@@ -99,4 +99,4 @@ def _note_parameters(est: Any, parameters: dict[str, Any], checkpoint: Path) -> 
     asked = {k: v for k, v in parameters.items() if k not in ("n_jobs", "verbose")}
     different = [f"{name} = {used[name]}" for name, v in asked.items() if used[name] != v]
     if different:
-        echo(f"note: the fit kept the parameters of {checkpoint}: {', '.join(different)}")
+        echo(f"note: a resumed fit keeps its parameters, here {', '.join(different)}")

@@ -17,6 +17,10 @@ _DATA = (
     ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files or of 10x "
     "files. Most of them may be gzipped."
 )
+SMOOTHING = (
+    "Weight, from 0 to 1, of the overall feature frequencies that are mixed into each component "
+    "when data are scored. With 0, a sample with a feature that the fit has not seen is impossible."
+)
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
 Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
@@ -29,20 +33,17 @@ Algorithm = Annotated[
 ]
 LearnAlpha = Annotated[bool, Option("--learn-alpha", help="Learn one alpha per component.")]
 Tol = Annotated[
-    float, Option(help="Stop when the gain per token and sweep falls below this many nats.")
+    float, Option(help="Stop when a sweep is expected to gain less than this, in nats per token.")
 ]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
 Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
-Quick = Annotated[bool, Option("--quick", help="Run a short version, for a few seconds.")]
-Json = Annotated[bool, Option("--json", help="Print JSON.")]
+Quick = Annotated[bool, Option("--quick", help="Use fewer data and iterations: a short version.")]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Output = Annotated[
     Path | None,
     Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
-Smoothing = Annotated[
-    float | None,
-    Option(help="Weight of the background in every component; default: that of the fit."),
-]
+Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Test = Annotated[
     Path | None, Option("--test", metavar="DATA", help="Held-out counts, which then decide.")
 ]
@@ -93,7 +94,7 @@ _READ_OPTIONS: dict[str, Any] = {
         str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
     ],
     "layer": Annotated[
-        str | None, Option(help="Layer of an .h5ad with the raw counts; raw reads adata.raw.")
+        str | None, Option(help="Layer of the raw counts in an .h5ad file; raw reads adata.raw.")
     ],
     "transpose": Annotated[
         bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")

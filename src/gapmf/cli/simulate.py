@@ -38,7 +38,8 @@ def run(
     docword = _DOCWORD.fullmatch(output.name)
     if not docword and output.suffix not in _WRITERS:
         raise InvalidInputError(
-            f"{output}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt[.gz]"
+            f"{output}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt or "
+            "docword.NAME.txt.gz"
         )
     write = _write_uci if docword else _WRITERS[output.suffix]
     check_parent_folder(output)

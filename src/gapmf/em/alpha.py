@@ -178,7 +178,7 @@ def alpha_bound_warning(model: GaP) -> str | None:
     found = []
     for bound, meaning in (
         (LARGEST, "their sizes vary no more than Poisson counts do, so no finite α is best"),
-        (SMALLEST, "the data ask for an α as near to zero as they can get"),
+        (SMALLEST, "the likelihood grows as α falls towards 0"),
     ):
         named = np.flatnonzero(used & (model.alpha == bound))
         if named.size:

@@ -163,7 +163,7 @@ class ExactExpectation:
             check_support(self.rows, model.W)
             meets = support(self.rows, positive).tobytes() + model.alpha.tobytes()
             if meets != self._meets:
-                what = f"an E-step with exact moments at {model.n_components} components"
+                what = f"an exact E-step with {model.n_components} components"
                 self._works_kept = plan_quadrature(
                     self.rows,
                     model.W,
@@ -273,7 +273,7 @@ def plan_sizes(expect: ExactExpectation, model: GaP) -> list[tuple[Index, Index]
     for members, columns in groups:
         costs = predict(expect.rows[members], model.alpha[columns])
         cost[members] = costs.operations[1]
-    what = f"an E-step with the law of L, to learn alpha, at {model.n_components} components"
+    what = f"an exact E-step that learns alpha, with {model.n_components} components,"
     refuse_work(what, float(cost.sum()), MAX_ITERATION_COST)
     # A block has one array for all its samples, made for the largest: so they are of a size.
     scale = np.ceil(4.0 * np.log2(np.maximum(expect.totals, 1))).astype(np.int64)

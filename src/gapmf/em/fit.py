@@ -135,8 +135,8 @@ def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Sett
     entries = float(np.diff(counts.indptr) @ weights)
     if entries > _MAX_ENTRIES:
         raise TooCostlyError(
-            f"sample_weight repeats samples to {entries:.2g} entries in all, more than the "
-            f"{_MAX_ENTRIES:.0e} that can be drawn: divide the weights by a common factor"
+            f"repeated by sample_weight, the samples have {entries:.2g} entries, but the limit is "
+            f"{_MAX_ENTRIES:.0e}: divide the weights by a common factor"
         )
     rows = np.repeat(np.arange(weights.size), weights.astype(np.int64))
     return FitData(counts[rows], None)
@@ -179,8 +179,8 @@ def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -
     F, K = data.counts.shape[1], settings.alpha.size
     if kept is None or not _is_possible(kept, settings, F):
         raise StorageError(
-            f"{path} cannot be resumed: its state is not one of a fit by {settings.algorithm} of "
-            f"{F} features and {K} components"
+            f"{path} cannot be resumed: its content is not that of a fit by {settings.algorithm} "
+            f"with {F} features and {K} components; remove the file and fit again"
         )
 
 
@@ -363,7 +363,7 @@ _ALL_ALIKE = (
 )
 _STUCK = (
     "the fit did not leave its symmetric starting point: all components are the same up to scale, "
-    "and others are better; try another random_state or init='random'"
+    "though better ones exist; try another random_state or init='random'"
 )
 
 
@@ -390,7 +390,7 @@ def _warnings(
             "so far"
         )
     elif too_costly:
-        found.append(f"{stopped_early}, at a learned alpha beyond which {too_costly}")
+        found.append(f"{stopped_early}, because with the next learned alpha {too_costly}")
     elif unfinished:
         advice = "raise max_iter" + (" or tol" if settings.algorithm != "exact" else "")
         found.append(f"{stopped_early} before it converged: {advice}")

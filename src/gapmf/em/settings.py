@@ -91,15 +91,14 @@ def _check_learn_alpha(value: Any, algorithm: str) -> str | None:
     how = {False: None, True: "component"} | {way: way for way in WAYS_TO_LEARN}
     if not isinstance(value, (bool, np.bool_, str)) or value not in how:
         raise InvalidInputError(
-            f"learn_alpha must be False, True, 'component' (the same) or 'shared', but is {value!r}"
+            "learn_alpha must be False, 'component' (or True, which means the same) or 'shared', "
+            f"but is {value!r}"
         )
     learned = how[value if isinstance(value, str) else bool(value)]
     if learned is not None and algorithm not in LEARNS_ALPHA:
         able = ", ".join(repr(name) for name in LEARNS_ALPHA)
         raise InvalidInputError(
-            f"algorithm={algorithm!r} cannot learn alpha, which is learned from the sizes of "
-            f"components with the activations integrated out: use one of {able}, or "
-            "learn_alpha=False"
+            f"algorithm={algorithm!r} cannot learn alpha: use one of {able}, or learn_alpha=False"
         )
     return learned
 
@@ -129,7 +128,7 @@ def _check_sweeps(given: dict[str, Any], name: str, least: int) -> int:
     if given["schedule"] != "paper":
         raise InvalidInputError(
             f"{name} is for schedule='paper' only, but the schedule is {given['schedule']!r}, "
-            f"which chooses its sweeps itself: leave {name} out"
+            f"which chooses the number of sweeps itself: leave {name} out"
         )
     return check_whole(value, name, least=least)
 
@@ -152,7 +151,8 @@ def check_callbacks(callbacks: Any) -> tuple[Any, ...]:
     callbacks = () if callbacks is None else callbacks
     if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
         raise InvalidInputError(
-            f"callbacks must be a list of callables of one record, but is {callbacks!r}"
+            "callbacks must be a list of functions of one argument, the record of an iteration, "
+            f"but is {callbacks!r}"
         )
     return tuple(callbacks)
 
@@ -169,7 +169,10 @@ def _check_init(init: Any, K: int, counts: sp.csr_array, n_init: int) -> str | A
         )
     check_entries(components, "init")
     if n_init != 1:
-        raise InvalidInputError("with components in init every start is the same: n_init must be 1")
+        raise InvalidInputError(
+            f"n_init is {n_init}, but all starts from the components in init are the same: use "
+            "n_init=1"
+        )
     unmet = np.flatnonzero((components.sum(axis=0) == 0) & (np.asarray(counts.sum(axis=0)) > 0))
     if unmet.size:
         raise InvalidInputError(

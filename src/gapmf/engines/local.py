@@ -55,8 +55,8 @@ def check_totals(totals: Array, n_draws: int) -> None:
     if n_draws * totals.max(initial=0.0) > 2.0**53:
         f = int(totals.argmax())
         raise InvalidInputError(
-            f"the counts of feature {f} add up to {totals[f]:.3g}, times {n_draws} draws: "
-            "sums above 2**53 are not exact; scale the counts down"
+            f"the counts of feature {f} add up to {totals[f]:.3g}, which with {n_draws} draws is "
+            "more than 2**53, so that sums are not exact: divide the counts by a common factor"
         )
 
 
@@ -115,8 +115,8 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
     unmet = np.flatnonzero((model.W.max(axis=1) == 0.0) & (totals > 0))
     if unmet.size:
         raise InvalidInputError(
-            f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0: "
-            "the counts have probability 0"
+            f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0, so that they have "
+            "probability 0: use a W with a positive entry in this row"
         )
 
 
@@ -292,9 +292,9 @@ class LocalEngine:
         most = int(self._sample_totals.max(initial=0))
         if K * (most + 1) * self._n_threads > MAX_SIZES:
             raise TooCostlyError(
-                f"a histogram of the sizes of {K} components up to {most} counts per sample, "
-                f"in {self._n_threads} threads, takes more than 2 GiB: use fewer threads "
-                "(n_jobs), or do not learn alpha"
+                f"to learn alpha, each of {self._n_threads} threads counts how often each of {K} "
+                f"components has 0 to {most} counts of a sample, which takes more than 2 GiB in "
+                "all: use fewer threads (n_jobs), or learn_alpha=False"
             )
         return most
 

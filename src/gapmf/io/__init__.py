@@ -173,7 +173,7 @@ def read(
     where = os.fsdecode(path)
     os.stat(where)  # that a file is missing comes before anything else
     if not os.path.isfile(where) and not os.path.isdir(where):  # opening a pipe may wait forever
-        raise ReadError(f"{where} is a device or a pipe, and a file was expected")
+        raise ReadError(f"{where} is a device or a pipe: name a file or a folder")
     try:
         kind = find_format(where) if format is None else check_option(format, FORMATS, "format")
         _check_options(given, where, repr(kind), FORMATS[kind].options)
@@ -209,9 +209,7 @@ def find_format(path: str) -> str:
         if name.endswith(form.suffixes):
             return kind
     known = "; ".join(f"{kind}: {', '.join(form.suffixes)}" for kind, form in FORMATS.items())
-    raise ReadError(
-        f"{path}: the format cannot be found from the name; set the option `format` ({known})"
-    )
+    raise ReadError(f"{path}: the name does not tell the format; set the option `format` ({known})")
 
 
 def _take_filters(given: dict[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def _triplet_order(
     if layout == "dense" or (layout is None and order is None):
         return None
     if width != 3:
-        raise ReadError(f"{path} has {width} columns: triplets have three")
+        raise ReadError(
+            f"{path} has {width} columns, but triplets have three: sample, feature and count"
+        )
     return order or (0, 1, 2)
 
 

@@ -23,23 +23,20 @@ from gapmf.kernels.jit import inner, kernel
 _NEGLIGIBLE = 1e-280  # below this, denormal numbers would cost time and add nothing
 
 
-@kernel(_nrt=True)
-def interleave(counts):
-    """The order in which tokens are added: every feature's spread evenly over the whole.
+def interleave(indptr, counts):
+    """The order in which tokens are added: every feature's spread evenly over its row (CSR).
 
     In the order of features, the law of L after half the tokens may be far from the final
     one, and what is then negligible (or underflows) may be what matters in the end.
+
+    Returns the entry of each token, and where the tokens of each row begin. It is not compiled:
+    Numba would compile a sort for two seconds.
     """
-    total = counts.sum()
-    feature = np.empty(total, dtype=np.int64)
-    key = np.empty(total)
-    i = 0
-    for j in range(counts.size):
-        for t in range(counts[j]):
-            feature[i] = j
-            key[i] = (t + 0.5) / counts[j]
-            i += 1
-    return feature[np.argsort(key, kind="mergesort")]
+    entry = np.repeat(np.arange(counts.size), counts)
+    begin = np.concatenate([[0], np.cumsum(counts)])
+    row = np.repeat(np.arange(indptr.size - 1), np.diff(begin[indptr]))
+    key = (np.arange(entry.size) - begin[entry] + 0.5) / counts[entry]
+    return entry[np.lexsort((key, row))], begin[indptr]
 
 
 @inner(_nrt=True)
@@ -162,21 +159,25 @@ def grow(b, feature, p, alpha, n, tuples, sums, start, before):
     return log_total
 
 
-@kernel(_nrt=True)
 def log_totals(indptr, indices, counts, p, alpha):
     """log Σ_L b(L) for each row of a block of samples (CSR), in one array reused by all."""
-    N = indptr.size - 1
+    entry, first = interleave(indptr, counts)
+    return _log_totals(first, indices[entry], p, alpha)
+
+
+@kernel(_nrt=True)
+def _log_totals(first, feature, p, alpha):
+    N = first.size - 1
     n = np.int64(0)  # not a literal, for which callees would be compiled once more
     for s in range(N):
-        n = max(n, counts[indptr[s] : indptr[s + 1]].sum())
+        n = max(n, first[s + 1] - first[s])
     tuples, sums, start, before = rows_of_simplex(n, alpha.size)
     b = np.zeros(start[-1])
     result = np.empty(N)
     for s in range(N):
-        lo, hi = indptr[s], indptr[s + 1]
         b[:] = 0.0
-        feature = interleave(counts[lo:hi])
-        result[s] = grow(b, feature, p[indices[lo:hi]], alpha, n, tuples, sums, start, before)
+        tokens = feature[first[s] : first[s + 1]]
+        result[s] = grow(b, tokens, p, alpha, n, tuples, sums, start, before)
     return result
 
 
@@ -202,19 +203,22 @@ def _add_margins(b, n, weight, tuples, sums, start, sizes):
             sizes[d, tuples[r, d]] += whole
 
 
-@kernel(_nrt=True)
 def add_sizes(indptr, indices, counts, weights, p, alpha, sizes):
     """Add to sizes (K, largest |v| + 1) the law of each L_k given each row of a block (CSR).
 
     The arguments are as in `log_totals`; weights (N,) say how often each row counts.
     """
-    N = indptr.size - 1
+    entry, first = interleave(indptr, counts)
+    _add_sizes(first, indices[entry], weights, p, alpha, sizes)
+
+
+@kernel(_nrt=True)
+def _add_sizes(first, feature, weights, p, alpha, sizes):
     n = sizes.shape[1] - 1
     tuples, sums, start, before = rows_of_simplex(n, alpha.size)
     b = np.zeros(start[-1])
-    for s in range(N):
-        lo, hi = indptr[s], indptr[s + 1]
+    for s in range(first.size - 1):
         b[:] = 0.0
-        feature = interleave(counts[lo:hi])
-        grow(b, feature, p[indices[lo:hi]], alpha, n, tuples, sums, start, before)
-        _add_margins(b, feature.size, weights[s], tuples, sums, start, sizes)
+        tokens = feature[first[s] : first[s + 1]]
+        grow(b, tokens, p, alpha, n, tuples, sums, start, before)
+        _add_margins(b, tokens.size, weights[s], tuples, sums, start, sizes)

@@ -144,14 +144,14 @@ def refuse_if_too_costly(
     if needed <= max_cost and math.isfinite(needed):
         return
     worst = int(np.lexsort((total, chosen))[-1])
-    reason = f"{_amount(needed)}, over the limit of {max_cost:.2g} operations"
+    reason = f"{_amount(needed)}, but the limit is {max_cost:.2g} operations"
     if method == "enumerate":
         log10_terms = costs.log_terms[worst] / math.log(10)
         reason = f"10^{log10_terms:.1f} terms for its worst sample, {reason}"
     elif method in EXACT_METHODS:
         gib, most = costs.memory[EXACT_METHODS.index(method), worst] / 2**30, MAX_MEMORY / 2**30
         if gib > most:
-            reason = f"{gib:.2g} GiB per thread, over the limit of {most:g} GiB"
+            reason = f"{gib:.2g} GiB per thread, but the limit is {most:g} GiB"
     cheapest = float(costs.operations.min(axis=0).sum())
     if method not in EXACT_METHODS:
         advice = "use fewer components or samples, or a larger max_cost"
@@ -169,7 +169,7 @@ def refuse_work(what: str, operations: float, limit: float) -> None:
     """Raise an error if another computation than the likelihood exceeds the limit."""
     if operations > limit:
         raise TooCostlyError(
-            f"{what} would take {_amount(operations)}, over the limit of {limit:.2g} operations: "
+            f"{what} needs {_amount(operations)}, but the limit is {limit:.2g} operations: "
             "use fewer components, or samples with fewer counts"
         )
 
@@ -178,11 +178,16 @@ def _amount(operations: float) -> str:
     """Describe a number of operations and the time that they take."""
     if not math.isfinite(operations):
         return "more memory or operations than any computer has"
-    seconds = operations * 1e-9
-    for size, unit in ((3.15e7, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+    seconds, shown = operations * 1e-9, f"{operations:.2g} operations"
+    if seconds > 1e6 * _YEAR:
+        return f"{shown} (more than a million years)"
+    for size, unit in ((_YEAR, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
-            return f"{operations:.2g} operations (about {seconds / size:.2g} {unit})"
-    return f"{operations:.2g} operations (about {seconds:.2g} seconds)"
+            return f"{shown} (about {float(f'{seconds / size:.2g}'):,.0f} {unit})"
+    return f"{shown} (about {seconds:.2g} seconds)"
+
+
+_YEAR = 3.15e7  # seconds
 
 
 def group_by_support(rows: sp.csr_array, W: Array) -> Iterator[tuple[Index, Index]]:

@@ -132,8 +132,8 @@ def log_totals(counts: sp.csr_array, model: GaP) -> Array:
     most = int(total.max(initial=0))
     if most > MAX_TOTAL:
         raise TooCostlyError(
-            f"row {int(total.argmax())} of X has {most} counts: the probability of a total above "
-            f"{MAX_TOTAL} takes too long"
+            f"row {int(total.argmax())} of X has {most} counts, but the probability of a total is "
+            f"computed up to {MAX_TOTAL} only: leave the sample out"
         )
     law, c, p = np.empty((3, most + 1))
     log_rest = -log_one_plus(model.column_norms, model.beta)

@@ -148,7 +148,7 @@ def particles_per_run(
     each = -(-n // (4 * n_runs)) * 4
     if each > most:
         raise InvalidInputError(
-            f"n_particles is {n}, but with {n_components} components at most {most * n_runs} "
-            "have distinct random numbers"
+            f"n_particles is {n}, but with {n_components} components there are random numbers for "
+            f"{most * n_runs} at most: use fewer"
         )
     return each

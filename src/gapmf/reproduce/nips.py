@@ -62,8 +62,8 @@ def find_nips(folder: Path | None) -> Path:
     """Return the file of the counts."""
     if folder is None:
         raise InvalidInputError(
-            "this figure needs the NIPS counts: --data DIR, a folder with docword.nips.txt.gz and "
-            "vocab.nips.txt; gapmf.datasets.fetch_nips(DIR) downloads them"
+            "this figure needs the NIPS counts: add --data DIR, where DIR is a folder with "
+            "docword.nips.txt.gz and vocab.nips.txt; gapmf.datasets.fetch_nips(DIR) downloads them"
         )
     names = ("docword.nips.txt.gz", "docword.nips.txt")
     found = [folder / name for name in names if (folder / name).exists()]

@@ -56,7 +56,7 @@ def read(path: FilePath, kind: Kind) -> Any:
         raise StorageError(f"{path} is a {found}, not a {kind}: {advice}")
     with _opened(path) as archive:
         if (damaged := archive.testzip()) is not None:  # before anything in it is parsed
-            raise ValueError(f"{damaged} has a wrong CRC-32")
+            raise ValueError(f"{damaged} does not match its checksum")
 
         def decode(node: dict[str, Any]) -> Any:
             if "$float" in node:
@@ -150,7 +150,7 @@ def write_atomically(path: FilePath, write: Callable[[str], Any]) -> None:
     mode = None
     if target.exists():
         if not target.is_file():  # to replace /dev/null would be a pity
-            raise StorageError(f"{path} is a folder, a device or a pipe: give a file")
+            raise StorageError(f"{path} is a folder, a device or a pipe: name an ordinary file")
         mode = stat.S_IMODE(target.stat().st_mode)
         open(target, "r+b").close()  # raises if it is protected
     temporary = str(target.parent / f".gapmf-{secrets.token_hex(8)}{target.suffix}")
@@ -173,6 +173,8 @@ def write_atomically(path: FilePath, write: Callable[[str], Any]) -> None:
 def check_parent_folder(path: Path) -> None:
     """Raise unless the folder of `path` exists and `path` is not a folder itself."""
     if not path.absolute().parent.is_dir():
-        raise InvalidInputError(f"{path}: there is no folder {path.absolute().parent}")
+        raise InvalidInputError(
+            f"{path} cannot be written: the folder {path.absolute().parent} does not exist"
+        )
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder: name a file")

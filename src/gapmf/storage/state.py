@@ -117,7 +117,7 @@ def _convert_class(cls: type, tree: dict[str, Any], place: str) -> Any:
     try:
         return cls(**parts)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{place} cannot be: {error}") from error
+        raise TypeError(f"{place} is not valid: {error}") from error
 
 
 def _convert_generator(tree: Any, place: str) -> np.random.Generator:
