@@ -58,7 +58,6 @@ from gapmf.validation import (
     check_whole,
 )
 
-
 FAR_APART = 4  # times the precision: a disagreement of chains to warn of
 
 
