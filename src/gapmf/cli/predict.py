@@ -19,7 +19,9 @@ def score(request: ScoreRequest) -> None:
     """Print the log-likelihood of the data; write that of every sample."""
     est, table = _load(request)
     with echo_warnings():
-        found = est.log_likelihood(table.counts, precision=request.precision)
+        found = est.log_likelihood(
+            table.counts, precision=request.precision, total_only=request.output is None
+        )
     n_tokens = int(table.counts.sum())
     summary = {
         "samples": table.counts.shape[0],
@@ -27,8 +29,9 @@ def score(request: ScoreRequest) -> None:
         "log_likelihood": found.total,
         "std_error": found.std_error,
         "per_count": found.total / n_tokens if n_tokens else None,
+        "computed": int((~np.isnan(found.per_sample)).sum()),
         "impossible": int(np.isneginf(found.per_sample).sum()),
-        "unreliable": int((~found.reliable).sum()),
+        "unreliable": int((~found.reliable[~np.isnan(found.per_sample)]).sum()),
         "method": found.method,
     }
     if request.output is not None:
@@ -59,7 +62,12 @@ def _format_summary(summary: dict[str, Any]) -> str:
             f"{summary['impossible']:,} samples have probability 0, because they have features "
             "that no component has: use --smoothing, for example --smoothing 0.001"
         )
-    if summary["unreliable"]:
+    if summary["computed"] < summary["samples"]:
+        lines.append(
+            f"computed for {summary['computed']:,} samples, chosen at random, and predicted for "
+            "the others; -o FILE computes all of them"
+        )
+    elif summary["unreliable"]:
         lines.append(
             f"{summary['unreliable']:,} samples have values of their own that are uncertain by "
             "more than half a nat: a smaller --precision makes them better"
