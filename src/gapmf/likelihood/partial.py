@@ -22,15 +22,17 @@ from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.predictive import log_entry_rates
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.likelihood.sample import ACTIVATIONS
-from gapmf.likelihood.short_chains import sample_sizes
+from gapmf.likelihood.short_chains import Sizes, sample_sizes
 from gapmf.model import GaP
 from gapmf.parallel import Progress, part_of
 from gapmf.types import Array, Index
 
 PILOT = 100  # samples that tell how many are needed
-PART = 0.5  # of the samples: if more are needed, all are computed
+PART = 0.6  # of the samples: if more are needed, all are computed
 MARGIN = 0.6  # of the error that is allowed, for the prediction of the others
-PRECISION, MAX_SWEEPS = 0.03, 32  # of the sizes: their noise is a part of the spread
+# Precision of the sizes, and sweeps at most: their noise is a part of the spread. The second is for
+# spreads that the first leaves too large.
+EFFORTS = ((0.03, 32), (0.02, 128))
 
 
 def total_log_likelihood(
@@ -64,25 +66,28 @@ def total_log_likelihood(
         return compute(counts, precision, progress)
     if not np.asarray(model.W.any(axis=1))[counts.indices].all():  # some samples are impossible
         return compute(counts, precision, progress)
-    found = sample_sizes(
-        counts,
-        model,
-        np.uint64(seed),
-        ACTIVATIONS,
-        precision=PRECISION,
-        max_sweeps=MAX_SWEEPS,
-        n_jobs=n_jobs,
-        progress=part_of(progress, 0.0, 0.4),
-    )
-    rough, regressors = approximation(counts, model, found.mean)
     order = np.random.default_rng(seed).permutation(N)
-    allowed = MARGIN * precision * float(counts.sum())
     some = np.sort(order[:PILOT])
     # Any precision is enough here: the spread between samples is larger than their own errors.
-    pilot = compute(counts[some], math.inf, part_of(progress, 0.4, 0.5))
-    spread = predict(pilot.per_sample - rough[some], regressors, some)[1]
-    n_needed = math.ceil((N * spread / max(allowed, 1e-300)) ** 2)
-    if n_needed > PART * N:
+    pilot = compute(counts[some], math.inf, part_of(progress, 0.0, 0.1))
+    allowed = MARGIN * precision * float(counts.sum())
+    for i, (sizes_precision, max_sweeps) in enumerate(EFFORTS):
+        found = sample_sizes(
+            counts,
+            model,
+            np.uint64(seed),
+            ACTIVATIONS,
+            precision=sizes_precision,
+            max_sweeps=max_sweeps,
+            n_jobs=n_jobs,
+            progress=part_of(progress, 0.1 + 0.2 * i, 0.3 + 0.2 * i),
+        )
+        rough, regressors = approximation(counts, model, found)
+        spread = predict(pilot.per_sample - rough[some], regressors, some)[1]
+        n_needed = math.ceil((N * spread / max(allowed, 1e-300)) ** 2)
+        if n_needed <= PART * N:
+            break
+    else:
         return compute(counts, precision, part_of(progress, 0.5, 1.0))
     more = np.sort(order[: max(n_needed, PILOT)])
     part = (
@@ -93,8 +98,9 @@ def total_log_likelihood(
     return _combine(part, more, rough, regressors, N)
 
 
-def approximation(counts: sp.csr_array, model: GaP, sizes: Array) -> tuple[Array, Array]:
-    """Return approximations of log p(v_n), (N,), and what their errors may depend on, (N, 4)."""
+def approximation(counts: sp.csr_array, model: GaP, found: Sizes) -> tuple[Array, Array]:
+    """Return approximations of log p(v_n), (N,), and what their errors may depend on, (N, 8)."""
+    sizes = found.mean
     rate = model.column_norms + model.beta
     shape = model.alpha + sizes
     h = shape / rate
@@ -110,6 +116,10 @@ def approximation(counts: sp.csr_array, model: GaP, sizes: Array) -> tuple[Array
             np.log1p(sizes.sum(axis=1)),
             np.exp(-(share * np.log(share)).sum(axis=1)),  # how many components it has
             np.log1p(sizes).sum(axis=1),
+            np.log(shape).sum(axis=1),
+            (sizes > 0.5).sum(axis=1),
+            -np.expm1(-sizes).sum(axis=1),
+            found.error,
         ]
     )
     return value + (prior - posterior).sum(axis=1), regressors
