@@ -134,7 +134,7 @@ def test_an_estimator_has_its_smoothing():
         document_completion([[2, 1, 0]], new, bare)
     with pytest.raises(InvalidInputError, match="GammaPoissonMF is not fitted yet: call fit first"):
         document_completion(X, 0.5, GammaPoissonMF(2))
-    with pytest.raises(InvalidInputError, match="expected a GaP or a fitted .* received float"):
+    with pytest.raises(InvalidInputError, match=r"expected a GaP or a fitted .* received float"):
         document_completion(X, bare, 0.5)
 
 
