@@ -193,3 +193,12 @@ def rolled_rows(means, before, factors, kept, floor, mean_counts):
         means[seen] *= (mean_counts[seen] / total[seen])[:, None]
     moves = ~low & (means > 0) & (before > 0)
     return means, np.where(moves, means / np.where(before > 0, before, 1.0), 1.0)
+
+
+def expected_sizes(v, W, h):
+    """E[L_k | v, h] = Σ_f v_f w_fk h_k / [Wh]_f, (K,)."""
+    sizes = np.zeros(W.shape[1])
+    for f in range(len(v)):
+        if v[f]:
+            sizes += v[f] * W[f] * h / (W[f] @ h)
+    return sizes

@@ -58,6 +58,8 @@ from gapmf.validation import (
     check_whole,
 )
 
+FAR_APART = 4  # times the precision: a disagreement of chains to warn of
+
 
 class GammaPoissonMF(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
@@ -585,16 +587,29 @@ class GammaPoissonMF(
         if unknown.any():
             warnings.warn(self._describe_unknown(counts, known), UserWarning, stacklevel=3)
             counts = only_features(counts, known)
+        precision = self.precision if precision is None else precision
         with progress_bar(self.verbose, label, shorter="a larger precision") as progress:
-            return posterior_activations(
+            found = posterior_activations(
                 counts,
                 model,
-                precision=self.precision if precision is None else precision,
+                precision=precision,
                 random_state=self._seed,
                 n_jobs=self.n_jobs,
                 progress=progress,
                 **{"quantiles": ()} | options,
             )
+        apart = int((found.error > FAR_APART * precision).sum())
+        if apart and not options.get("careful"):
+            warnings.warn(
+                f"the chains of {apart:,} of {counts.shape[0]:,} samples disagree by more than "
+                f"{FAR_APART} times the precision of {precision:g}: there may be several ways to "
+                "explain these samples, or components that are almost the same; "
+                "est.posterior(X).error has the errors, and est.posterior(X, careful=True) takes "
+                "longer to find all ways",
+                UserWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
         """Say which features have counts here but in no component."""

@@ -15,7 +15,7 @@ from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF, fit_copy, fit_from
 from gapmf.ranks.criteria import Bic, Criterion, HeldOutCounts, HeldOutSamples, Scores
-from gapmf.ranks.report import CRITERIA, scaled
+from gapmf.ranks.report import ALLOWED, CRITERIA, scaled
 from gapmf.types import Array
 from gapmf.validation import check_option, check_random_state, check_whole
 
@@ -28,7 +28,7 @@ class RankSelection:
     ----------
     n_components : int
         The chosen rank. With held-out data, it is the smallest one whose log-likelihood is within
-        one standard error of the best. With BIC, it has the highest `score`.
+        two standard errors of the best. With BIC, it has the highest `score`.
     estimator : GammaPoissonMF
         The fit of this rank to all counts.
     ranks : ndarray of int of shape (n_ranks,)
@@ -69,11 +69,11 @@ class RankSelection:
         what, rule = {
             "held-out counts": (
                 "log-likelihood of a random fifth of all counts, given the others",
-                "the smallest rank within one standard error of the best",
+                "the smallest rank within two standard errors of the best",
             ),
             "held-out samples": (
                 "log-likelihood of the held-out samples",
-                "the smallest rank within one standard error of the best",
+                "the smallest rank within two standard errors of the best",
             ),
             "BIC": (
                 "log-likelihood of the fitted counts, less ½ log N for each parameter",
@@ -183,7 +183,7 @@ def _criterion(
         n_features = int((np.asarray(counts.sum(axis=0)) > 0).sum())
         learned = template.learn_alpha in (True, "component")
         return Bic(counts, n_features + learned, seed, template.n_jobs)
-    return HeldOutCounts(counts, seed, template.n_jobs, max_samples=None)
+    return HeldOutCounts(counts, seed, template.n_jobs)
 
 
 def _compare(
@@ -199,7 +199,9 @@ def _compare(
     best = int(values.argmax())
     error = np.array([judge.error(score, scores[best]) for score in scores])
     error[best] = 0.0
-    chosen = best if judge.price is not None else int((values >= values[best] - error).argmax())
+    chosen = best
+    if judge.price is None:
+        chosen = int((values >= values[best] - ALLOWED * error).argmax())
     if judge.scale != 1.0:
         fits = [_rescaled(fit, counts, judge.scale) for fit in fits]
     final = fits[chosen]
@@ -220,5 +222,5 @@ def _compare(
 def _rescaled(fit: GammaPoissonMF, counts: sp.csr_array, scale: float) -> GammaPoissonMF:
     """Return a fit to thinned counts as one on the scale of all counts."""
     totals = np.asarray(counts.sum(axis=0), dtype=float)
-    model = scaled(fit.model_, scale)
+    model = scaled(fit.model_, scale, totals)
     return fit._store(dataclasses.replace(fit._fitted, model_=model, feature_counts_=totals))

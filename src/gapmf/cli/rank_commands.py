@@ -23,7 +23,7 @@ from gapmf.storage import write_atomically
 PICTURES = (".png", ".svg", ".pdf")
 INK, QUIET, COLOUR, CHOSEN = "#22262b", "#7b838c", "#3b6fb6", "#c8553d"
 # What is written of a report, one row per component, and of a selection, one row per rank.
-PER_COMPONENT = ("norm", "share", "cost", "cost_error", "keep")
+PER_COMPONENT = ("norm", "share", "cost", "cost_error", "bound", "keep")
 PER_RANK = ("score", "error")
 
 

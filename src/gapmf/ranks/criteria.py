@@ -21,7 +21,8 @@ from gapmf.model import GaP
 from gapmf.types import Array
 
 SHARE = 0.2  # of all counts, held out
-MAX_SAMPLES = 10_000  # of more, a random part decides about single components
+# Of many samples a random part decides: at least so many, and so many counts per parameter.
+MIN_SAMPLES, COUNTS_PER_PARAMETER = 2000, 20.0
 SMOOTHING = 1e-3  # of models that predict counts: features may have all of theirs held out
 COARSE = 1e-3  # nats per token of a likelihood that is compared sample by sample
 
@@ -69,11 +70,7 @@ class HeldOutCounts:
     price: float | None = None
 
     def __init__(
-        self,
-        counts: sp.csr_array,
-        seed: int,
-        n_jobs: int | None,
-        max_samples: int | None = MAX_SAMPLES,
+        self, counts: sp.csr_array, seed: int, n_jobs: int | None, n_samples: int | None = None
     ) -> None:
         if counts.shape[0] < 2:
             raise InvalidInputError(
@@ -81,8 +78,8 @@ class HeldOutCounts:
                 "sample to sample: use more samples, or criterion='bic'"
             )
         rng = np.random.default_rng(seed)
-        if max_samples is not None and counts.shape[0] > max_samples:
-            counts = counts[np.sort(rng.choice(counts.shape[0], max_samples, replace=False))]
+        if n_samples is not None and n_samples < counts.shape[0]:
+            counts = counts[np.sort(rng.choice(counts.shape[0], n_samples, replace=False))]
         self.scale = 1.0 - SHARE
         self.fitted, self._rest = split_tokens(counts, self.scale, rng)
         self._totals = np.asarray(self.fitted.sum(axis=0), dtype=float)
@@ -97,6 +94,14 @@ class HeldOutCounts:
     def error(self, more: Scores, less: Scores) -> float:
         """Return the standard error over samples."""
         return error_over_samples(more, less)
+
+
+def n_samples_to_decide(counts: sp.csr_array, K: int) -> int:
+    """Return how many samples decide about the components of a model."""
+    N, total = counts.shape[0], max(float(counts.sum()), 1.0)
+    n_features = np.unique(counts.indices).size
+    enough = math.ceil(N * COUNTS_PER_PARAMETER * n_features * K / total)
+    return min(N, max(MIN_SAMPLES, enough))
 
 
 class HeldOutSamples:

@@ -17,7 +17,16 @@ from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.model import GaP
 from gapmf.parallel import Progress, part_of
-from gapmf.ranks.criteria import SHARE, Bic, Criterion, HeldOutCounts, HeldOutSamples, Scores
+from gapmf.ranks.criteria import (
+    SHARE,
+    SMOOTHING,
+    Bic,
+    Criterion,
+    HeldOutCounts,
+    HeldOutSamples,
+    Scores,
+    n_samples_to_decide,
+)
 from gapmf.ranks.features import component_labels
 from gapmf.ranks.refit import Refit, fit_anew
 from gapmf.types import Array
@@ -26,13 +35,13 @@ PROBE = 1e-6  # share of the probing component in the expected counts: negligibl
 N_GROUPS = 10  # of samples, for the standard error
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
-# Iterations of a refit, with one sweep and with more. The first one shows which components are
-# clearly needed; whether another one can go is decided after the second.
+# Iterations of a refit, with one sweep and with more. After the light one, costs are several times
+# too large; it shows which components are clearly needed.
 LIGHT, CAREFUL = (8, 0), (20, 10)
-NEAR = 6.0  # standard errors: a component that costs more after a light refit is needed
+NEAR = 20.0  # times what is allowed: a component that costs more after a light refit is needed
 ALLOWED = 2.0  # standard errors that a removal may cost, since refits add some noise of their own
-FIT = 0.4  # of the work of a report, as a rule
-FIRST_PASS = 0.5  # of what follows
+FIT, FIRST_PASS = 0.4, 0.3  # of the work of a report, as a rule
+
 CRITERIA = ("prediction", "bic")
 
 
@@ -65,6 +74,9 @@ class RankReport:
     cost_error : ndarray of shape (n_components,)
         Standard error of `cost`: over samples for held-out data, else of Monte Carlo. The error
         of the refits is not included.
+    bound : ndarray of bool of shape (n_components,)
+        Where `cost` is only an upper bound: after a shorter refit it is so large that the
+        component is clearly needed.
     criterion : {"held-out counts", "held-out samples", "BIC"}
         What decided.
     price : float or None
@@ -92,6 +104,7 @@ class RankReport:
     share: Array
     cost: Array
     cost_error: Array
+    bound: NDArray[np.bool_]
     criterion: str
     price: float | None
     removed: tuple[int, ...]
@@ -104,12 +117,13 @@ class RankReport:
         return f"RankReport(rank={self.rank}, n_components={self.keep.size})"
 
     def __str__(self) -> str:
-        lines = [f"{'component':>9} {'share':>7} {'cost':>16}  kept  distinctive features"]
+        lines = [f"{'component':>9} {'share':>7} {'cost':>18}  kept  distinctive features"]
         for k in np.argsort(-self.share, kind="stable"):
             kept = "yes" if self.keep[k] else "no"
-            cost = f"{self.cost[k]:>9.1f} ± {self.cost_error[k]:<4.2g}"
+            sign = "<" if self.bound[k] else " "
+            cost = f"{sign}{self.cost[k]:>10,.1f} ± {self.cost_error[k]:<4.2g}"
             label = self.labels[k] if self.labels else ""
-            lines.append(f"{k:>9} {self.share[k]:>7.2%} {cost:>16}  {kept:<4}  {label}".rstrip())
+            lines.append(f"{k:>9} {self.share[k]:>7.2%} {cost:>18}  {kept:<4}  {label}".rstrip())
         lines += ["", *(fill(text, 98, subsequent_indent="  ") for text in self._explain())]
         return "\n".join(lines)
 
@@ -127,9 +141,10 @@ class RankReport:
         name = f"feature {f}" if self.feature_names is None else repr(str(self.feature_names[f]))
         excess = (self.r[f] - 1.0) / max(float(self.r_error[f]), 1e-12)
         verdict = "more than chance would give" if excess > 4.0 else "no more than chance gives"
+        bound = "; <: at most this, clearly needed" if self.bound.any() else ""
         return [
             f"cost: the log-likelihood that {data} lose, in nats (natural logarithms), when this "
-            "component alone is removed and the others are refitted, ± its standard error",
+            f"component alone is removed and the others are refitted, ± its standard error{bound}",
             f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, the "
             f"cheapest first, while {rule}.",
             f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
@@ -174,31 +189,37 @@ class BackwardElimination:
         loss = full.scores.total - less.scores.total
         return loss, self._criterion.error(full.scores, less.scores)
 
-    def excess(self, loss: float, error: float, n_errors: float = ALLOWED) -> float:
+    def excess(self, loss: float, error: float) -> float:
         """Return the loss beyond what is allowed: negative if the smaller model is better."""
+        return loss - self._allowed(error)
+
+    def is_near(self, loss: float, error: float) -> bool:
+        """Return whether a careful refit may show that a component can go."""
+        return loss <= NEAR * self._allowed(error)
+
+    def _allowed(self, error: float) -> float:
         price = self._criterion.price
-        return loss - n_errors * error if price is None else loss - price
+        return ALLOWED * error if price is None else price
 
     def run(
-        self, model: GaP, losses: list[tuple[float, float]], progress: Progress | None = None
+        self, full: Candidate, first: dict[int, Candidate], progress: Progress | None = None
     ) -> tuple[list[int], list[GaP], GaP]:
         """Remove components one at a time while that pays.
 
-        `losses` are those of single components after a light refit. Returns the removed
+        `first` has the models without single components that may be removed. Returns the removed
         components, the model after each removal, and the last model. As a rule, the cost of a
         component grows as others are removed. So one that was too costly is not tried again.
         """
-        full = best = self.fitted(model, CAREFUL)
-        # With a price, one of two components with the same role is cheap and the other is not.
-        near = [k for k, (loss, error) in enumerate(losses) if self.is_near(loss, error)]
-        near.sort(key=lambda k: (losses[k][0], model.shares[k]))
-        left = list(range(model.n_components))
+        best = full
+        share = full.model.shares
+        losses = {k: self.loss(full, less)[0] for k, less in first.items()}
+        left = list(range(full.model.n_components))
         removed: list[int] = []
         models: list[GaP] = []
-        for i, k in enumerate(near):
+        for i, k in enumerate(sorted(first, key=lambda k: (losses[k], share[k]))):
             if len(left) == 1:
                 break
-            less = self.without(full, left.index(k), CAREFUL)
+            less = self.without(full, left.index(k), CAREFUL) if removed else first[k]
             # Losses of single steps could add up: held-out data are compared with the best model.
             reference = best if self._criterion.price is None else full
             if self.excess(*self.loss(reference, less)) < 0.0:
@@ -208,14 +229,8 @@ class BackwardElimination:
                 removed.append(k)
                 models.append(full.model)
             if progress is not None:
-                progress(FIRST_PASS + (1.0 - FIRST_PASS) * (i + 1) / len(near))
+                progress(i / len(first))
         return removed, models, full.model
-
-    def is_near(self, loss: float, error: float) -> bool:
-        """Return whether a careful refit may show that a component can go."""
-        if self._criterion.price is None:
-            return loss <= NEAR * error
-        return loss <= 2.0 * self._criterion.price + NEAR * error
 
 
 def report_on(
@@ -235,14 +250,20 @@ def report_on(
     K = model.n_components
     # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
     full = elimination.fitted(model, LIGHT)
-    losses = [(np.inf, 0.0)]
-    if K > 1:
-        losses = []
-        for k in range(K):
-            losses.append(elimination.loss(full, elimination.without(full, k, LIGHT)))
-            if progress is not None:
-                progress(FIRST_PASS * (k + 1) / K)
-    removed, models, last = elimination.run(model, losses, progress)
+    losses = [(np.inf, 0.0)] * K
+    for k in range(K if K > 1 else 0):
+        losses[k] = elimination.loss(full, elimination.without(full, k, LIGHT))
+        if progress is not None:
+            progress(FIRST_PASS * (k + 1) / K)
+    near = [k for k in range(K) if elimination.is_near(*losses[k])]
+    full = elimination.fitted(model, CAREFUL)
+    first = {}
+    for i, k in enumerate(near):
+        first[k] = elimination.without(full, k, CAREFUL)
+        losses[k] = elimination.loss(full, first[k])
+        if progress is not None:
+            progress(FIRST_PASS + (0.6 - FIRST_PASS) * (i + 1) / len(near))
+    removed, models, last = elimination.run(full, first, part_of(progress, 0.6, 1.0))
     keep = ~np.isin(np.arange(K), removed)
     cost, cost_error = np.array(losses).T
     return RankReport(
@@ -254,6 +275,7 @@ def report_on(
         share=model.shares,
         cost=cost,
         cost_error=cost_error,
+        bound=~np.isin(np.arange(K), near),
         criterion=criterion.name,
         price=criterion.price,
         removed=tuple(removed),
@@ -272,7 +294,7 @@ def _with_empty(short: RankReport, alive: NDArray[np.bool_], model: GaP) -> Rank
         return result
 
     spread: dict[str, Any] = {
-        name: among_all(getattr(short, name)) for name in ("keep", "cost", "cost_error")
+        name: among_all(getattr(short, name)) for name in ("keep", "cost", "cost_error", "bound")
     }
     removed = (*np.flatnonzero(~alive).tolist(), *places[list(short.removed)].tolist())
     return dataclasses.replace(
@@ -302,7 +324,8 @@ def make_report(
         n_parameters = int((totals > 0).sum()) + (settings.learn_alpha == "component")
         criterion = Bic(counts, n_parameters, seed, n_jobs)
     else:
-        criterion = HeldOutCounts(counts, seed, n_jobs)
+        n_samples = n_samples_to_decide(counts, model.n_components)
+        criterion = HeldOutCounts(counts, seed, n_jobs, n_samples)
     if settings.monte_carlo:
         test = score_test(counts, model, seed, n_jobs)
     else:
@@ -312,10 +335,10 @@ def make_report(
         start = fit_anew(criterion.fitted, settings, model, n_jobs, seed)
     elimination = BackwardElimination(Refit(criterion.fitted, settings, n_jobs, seed), criterion)
     report = report_on(elimination, start, criterion, test, part_of(progress, FIT, 1.0))
-    models = tuple(scaled(m, criterion.scale) for m in report.models)
+    models = tuple(scaled(m, criterion.scale, totals) for m in report.models)
     return dataclasses.replace(
         report,
-        model=scaled(report.model, criterion.scale),
+        model=scaled(report.model, criterion.scale, totals),
         models=models,
         norm=model.column_norms,
         share=model.shares,
@@ -324,9 +347,14 @@ def make_report(
     )
 
 
-def scaled(model: GaP, scale: float) -> GaP:
-    """Return a model of thinned counts as one of all counts."""
-    return model if scale == 1.0 else GaP(model.W / scale, model.alpha, model.beta)
+def scaled(model: GaP, scale: float, totals: Array) -> GaP:
+    """Return a model of thinned counts as one of all counts, with these totals of features.
+
+    Features may have lost all of their counts, so each component gets some background.
+    """
+    if scale == 1.0:
+        return model
+    return GaP(model.W / scale, model.alpha, model.beta).smoothed(totals, SMOOTHING)
 
 
 def score_test(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[Array, Array]:
