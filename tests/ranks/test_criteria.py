@@ -6,6 +6,7 @@ from scipy import stats
 
 from gapmf import GaP, log_marginal_likelihood, posterior_moments
 from gapmf.counts import check_counts
+from gapmf.ranks import criteria
 from gapmf.ranks.criteria import (
     SHARE,
     SMOOTHING,
@@ -14,6 +15,7 @@ from gapmf.ranks.criteria import (
     HeldOutSamples,
     Scores,
     error_over_samples,
+    n_samples_to_decide,
 )
 from gapmf.validation import check_random_state
 
@@ -67,12 +69,24 @@ def test_a_seed_gives_one_split():
 def test_of_many_samples_a_part_decides():
     X, _ = a_data_set()
     X = X[np.asarray(X.sum(axis=1)) > 0]
-    judge = HeldOutCounts(X, 5, None, max_samples=50)
+    judge = HeldOutCounts(X, 5, None, n_samples=50)
     both = (judge.fitted + judge._rest).toarray()
     known = {row.tobytes() for row in X.toarray().astype(both.dtype)}
     assert both.shape == (50, 4)
     assert all(row.tobytes() in known for row in both)
-    assert HeldOutCounts(X, 5, None, max_samples=None).fitted.shape == X.shape
+    assert HeldOutCounts(X, 5, None).fitted.shape == X.shape
+    assert HeldOutCounts(X, 5, None, n_samples=10_000).fitted.shape == X.shape
+
+
+def test_how_many_samples_decide(monkeypatch):
+    """At least a minimum, and as many as have 20 counts per parameter, if there are as many."""
+    X = check_counts(np.full((1000, 4), 5))
+    assert n_samples_to_decide(X, 50) == 1000
+    monkeypatch.setattr(criteria, "MIN_SAMPLES", 30)
+    assert n_samples_to_decide(X, 1) == 30
+    assert n_samples_to_decide(X, 50) == 200  # 20 counts each, 4 × 50 parameters
+    assert n_samples_to_decide(X, 500) == 1000
+    assert n_samples_to_decide(0 * X, 2) == 1000
 
 
 def test_held_out_counts_are_predicted_by_poisson_laws():

@@ -15,7 +15,7 @@ from gapmf.em.settings import check_settings
 from gapmf.engines.local import LocalEngine
 from gapmf.ranks.criteria import HeldOutCounts, Scores
 from gapmf.ranks.refit import Refit
-from gapmf.ranks.report import BackwardElimination, score_test
+from gapmf.ranks.report import CAREFUL, BackwardElimination, report_on, score_test
 from gapmf.validation import check_random_state
 
 
@@ -28,8 +28,8 @@ def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, X_test = simulated(3, 0, N=180)
-    return X, X_test, GammaPoissonMF(5, alpha=0.3, tol=1e-4, random_state=0).fit(X)
+    X, X_test = simulated(3, 0, N=120, F=30, counts=60)
+    return X, X_test, GammaPoissonMF(4, alpha=0.3, tol=1e-4, random_state=0).fit(X)
 
 
 CRITERIA = {
@@ -51,16 +51,15 @@ def test_the_report_finds_the_rank(name, fitted, reports):
     report = reports[name]
     assert report.criterion == name
     assert report.rank == 3 == report.keep.sum()
-    assert [m.n_components for m in report.models] == [4, 3]
-    assert report.model is report.models[-1]
+    assert [m.n_components for m in report.models] == [3]
+    np.testing.assert_array_equal(report.model.W, report.models[-1].W)
     assert sorted(report.removed) == np.flatnonzero(~report.keep).tolist()
     np.testing.assert_array_equal(report.norm, est.model_.column_norms)
     np.testing.assert_array_equal(report.share, est.model_.shares)
-    assert report.cost.shape == report.cost_error.shape == (5,)
-    assert report.cost[report.keep].min() > report.cost[~report.keep].max()
+    assert report.cost.shape == report.cost_error.shape == report.bound.shape == (4,)
     assert (report.cost_error > 0).all()
     if name == "BIC":
-        assert report.price == pytest.approx(0.5 * (X.sum(axis=0) > 0).sum() * np.log(180))
+        assert report.price == pytest.approx(0.5 * (X.sum(axis=0) > 0).sum() * np.log(120))
     else:
         assert report.price is None
     # Models are on the scale of all counts. Of held-out counts, 12 % of those of a feature is four
@@ -71,9 +70,8 @@ def test_the_report_finds_the_rank(name, fitted, reports):
     np.testing.assert_allclose(found, X.mean(axis=0)[often], rtol=tolerance)
 
 
-def test_the_printed_report_explains_its_words(fitted, reports):
+def test_the_printed_report_explains_its_words(reports):
     """One line per component, then what the numbers are, what decided, and what r means."""
-    X, _, _ = fitted
     for name, (data, rule) in {
         "held-out counts": ("counts that were held out, a random 20% of all", "two standard err"),
         "held-out samples": ("the held-out samples", "two standard errors of the best so far"),
@@ -81,7 +79,7 @@ def test_the_printed_report_explains_its_words(fitted, reports):
     }.items():
         report = reports[name]
         table, words = str(report).split("\n\n")
-        assert len(table.splitlines()) == 6
+        assert len(table.splitlines()) == 5
         assert table.count("yes") == 3
         words = " ".join(words.split())
         assert f"cost: the log-likelihood that {data}" in words
@@ -90,9 +88,9 @@ def test_the_printed_report_explains_its_words(fitted, reports):
         assert rule in words
         assert re.search(r"one more component: r = [\d.]+ ± [\d.]+ at feature \d+\.", words)
         assert "grows by the factor r" in words
-        assert "the largest of 40 features, no more than chance gives" in words
+        assert "the largest of 30 features, no more than chance gives" in words
         assert max(map(len, str(report).splitlines())) <= 100
-        assert repr(report) == "RankReport(rank=3, n_components=5)"
+        assert repr(report) == "RankReport(rank=3, n_components=4)"
 
 
 def test_components_are_called_by_distinctive_features(fitted, reports):
@@ -126,7 +124,7 @@ def test_it_finds_the_rank_with_other_algorithms_too(parameters):
 
 @pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
 def test_it_is_the_same_for_any_n_jobs(options):
-    X, _ = simulated(2, seed=3, N=60, F=12)
+    X, _ = simulated(2, seed=3, N=40, F=8, counts=40)
     one, two = (
         GammaPoissonMF(3, alpha=0.3, tol=1e-3, random_state=0, n_jobs=n_jobs)
         .fit(X)
@@ -143,9 +141,9 @@ def test_pruning_gives_a_fitted_estimator(fitted, reports):
     X, _, est = fitted
     small = est.prune(X, report=reports["held-out counts"])
     assert small.n_components == 3
-    assert small.components_.shape == (3, 40)
+    assert small.components_.shape == (3, 30)
     assert small.converged_
-    assert est.n_components == 5
+    assert est.n_components == 4
     value = [
         log_marginal_likelihood(X, m, precision=1e-4, random_state=0).total
         for m in (small.model_, est.model_)
@@ -200,37 +198,38 @@ def test_removing_hands_the_counts_to_the_others():
 
 
 class ByTable:
-    """A criterion, and a refit: scores by which components are left, from a table."""
+    """A criterion and a refit: scores by which components are left, from a table."""
 
     name, scale, fitted = "BIC", 1.0, None
 
-    def __init__(self, scores, price, errors=0.0):
-        self.scores, self.price, self.errors = scores, price, errors
-        self.asked = []
+    def __init__(self, scores, price, error=0.0):
+        self.scores, self.price, self._error = scores, price, error
+        self.careful = []  # the models that were refitted carefully
 
     def score(self, model):
-        left = tuple(np.flatnonzero(model.W.any(axis=1)).tolist())
-        self.asked.append(left)
-        return Scores(np.array([self.scores(left)]), 0.0)
+        return Scores(np.array([self.scores(components_of(model))]), 0.0)
 
     def error(self, more, less):
-        return self.errors
+        return self._error
 
     def fit(self, model, effort):
+        if effort == CAREFUL:
+            self.careful.append(components_of(model))
         return model
 
     def without(self, model, k):
         return GaP(np.delete(model.W, k, axis=1))
 
-    def run(self, losses):
-        removed, models, last = BackwardElimination(self, self).run(
-            GaP(np.eye(len(losses))), losses
-        )
-        assert [m.n_components for m in models] == [
-            len(losses) - i - 1 for i in range(len(removed))
-        ]
-        assert last.n_components == len(losses) - len(removed)
-        return removed
+    def report(self, K):
+        elimination = BackwardElimination(self, self)
+        report = report_on(elimination, GaP(np.eye(K)), self, (np.ones(K), np.ones(K)))
+        assert [m.n_components for m in report.models] == list(range(K - 1, report.rank - 1, -1))
+        assert components_of(report.model) == tuple(np.flatnonzero(report.keep).tolist())
+        return report
+
+
+def components_of(model):
+    return tuple(np.flatnonzero(model.W.any(axis=1)).tolist())
 
 
 def test_the_order_of_elimination():
@@ -243,37 +242,46 @@ def test_the_order_of_elimination():
         (1, 2, 3): 1.0,
         (0, 2, 3): 2.0,
         (0, 1, 3): 3.0,
-        (0, 1, 2): 50.0,
+        (0, 1, 2): 500.0,
         (2, 3): 60.0,
         (1, 3): 5.0,
     }
     by_table = ByTable(lambda left: -costs[left], price=10.0)
-    assert by_table.run([(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (50.0, 0.0)]) == [0, 2]
-    assert by_table.asked == [(0, 1, 2, 3), (1, 2, 3), (2, 3), (1, 3)]
+    report = by_table.report(4)
+    assert report.removed == (0, 2)
+    assert report.cost.tolist() == [1.0, 2.0, 3.0, 500.0]
+    assert report.bound.tolist() == [False, False, False, True]  # it had a light refit only
+    assert by_table.careful == [(0, 1, 2, 3), (1, 2, 3), (0, 2, 3), (0, 1, 3), (2, 3), (1, 3)]
     costs[1, 3] = 11.5  # 10.5 more than (1, 2, 3)
-    assert by_table.run([(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (50.0, 0.0)]) == [0]
+    assert by_table.report(4).removed == (0,)
 
 
 @pytest.mark.parametrize("price", [10.0, None])
 def test_one_component_always_stays(price):
-    by_table = ByTable(lambda left: 0.0, price, errors=1.0)
-    assert len(by_table.run([(0.0, 1.0)] * 4)) == 3
+    assert ByTable(lambda left: 0.0, price, error=1.0).report(4).rank == 1
 
 
 def test_held_out_losses_do_not_add_up_unseen():
     """Each removal loses 0.9 standard errors: three together lose more than the two allowed."""
-    by_table = ByTable(lambda left: 0.9 * len(left), price=None, errors=1.0)
-    assert by_table.run([(0.9, 1.0)] * 6) == [0, 1]
+    by_table = ByTable(lambda left: 0.9 * len(left), price=None, error=1.0)
+    assert by_table.report(6).removed == (0, 1)
     # Spare components: the model gets better without them, and the best one is what counts.
     scores = {6: 0.0, 5: 3.0, 4: 6.0, 3: 5.0, 2: 3.9, 1: 2.0}
-    by_table = ByTable(lambda left: scores[len(left)], price=None, errors=1.0)
-    assert len(by_table.run([(-3.0, 1.0)] * 6)) == 3
+    by_table = ByTable(lambda left: scores[len(left)], price=None, error=1.0)
+    assert by_table.report(6).rank == 3
 
 
 def test_what_is_clearly_needed_is_not_refitted_carefully():
-    by_table = ByTable(lambda left: 0.0, price=None, errors=1.0)
-    assert by_table.run([(6.1, 1.0), (5.9, 1.0), (100.0, 1.0)]) == [1]
-    assert by_table.asked == [(0, 1, 2), (0, 2)]
+    costs = {0: 2.1, 1: 1.9, 2: 41.0}  # 40 is the limit: 20 times two standard errors
+    by_table = ByTable(
+        lambda left: -sum(costs[k] for k in {0, 1, 2} - {*left}), price=None, error=1.0
+    )
+    report = by_table.report(3)
+    assert report.bound.tolist() == [False, False, True]
+    assert report.removed == (1,)
+    assert by_table.careful == [(0, 1, 2), (1, 2), (0, 2), (2,)]
+    assert "<      41.0 ± 1" in str(report)
+    assert "<: at most this, clearly needed" in " ".join(str(report).split())
 
 
 def test_the_score_by_monte_carlo_is_the_exact_one():
@@ -301,7 +309,7 @@ def test_one_sample():
     est = GammaPoissonMF(2, tol=1e-2, random_state=0)
     with pytest.warns(ConvergenceWarning, match="all components are equal up to noise"):
         est.fit(X)
-    with pytest.raises(ValueError, match="X has one sample, .* or criterion='bic'"):
+    with pytest.raises(ValueError, match=r"X has one sample, .* or criterion='bic'"):
         est.rank_report(X)
     with pytest.raises(ValueError, match="X_test must have two samples or more"):
         est.rank_report(X, X)
@@ -329,7 +337,7 @@ def test_an_empty_component_goes_first(name):
 
 
 def test_ctrl_c_is_passed_on(fitted, monkeypatch):
-    """In the score test, in the fit to the other counts, and in a refit: there is no half report."""
+    """In the score test, in the fit to the other counts, and in a refit: no half report."""
     X, _, est = fitted
     advance, calls = LocalEngine.advance, []
 
@@ -355,9 +363,9 @@ def test_refusals(fitted):
     X, _, est = fitted
     with pytest.raises(NotFittedError):
         GammaPoissonMF(2).rank_report(X)
-    with pytest.raises(ValueError, match="the model is expecting 40"):
+    with pytest.raises(ValueError, match="the model is expecting 30"):
         est.rank_report(X[:, :7])
-    with pytest.raises(ValueError, match="the model is expecting 40"):
+    with pytest.raises(ValueError, match="the model is expecting 30"):
         est.rank_report(X, X[:, :7])
     with pytest.raises(ValueError, match="criterion must be one of 'prediction', 'bic'"):
         est.rank_report(X, criterion="aic")
