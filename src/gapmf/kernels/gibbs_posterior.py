@@ -22,7 +22,7 @@ from gapmf.kernels.gibbs_layout import AT_ONCE, EStepPlan, stride_of
 from gapmf.kernels.jit import inner, kernel
 
 N_CHAINS = 4
-FIRST_ROUND = 4  # sweeps of each chain; the second round has as many, then they double
+FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
 SAFETY = 2.0  # standard errors: one that comes from four chains is often too small
 
 f4 = np.float32

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows
 from gapmf.errors import InvalidInputError
-from gapmf.likelihood import planning
+from gapmf.likelihood.exact import nodes_per_stick
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
 from gapmf.likelihood.moments import posterior_moments
-from gapmf.likelihood.planning import check_support
+from gapmf.likelihood.planning import check_support, group_by_support, quadrature_cost
 from gapmf.likelihood.sample import (
     ACTIVATIONS,
     Sample,
@@ -281,10 +281,12 @@ def _check_quantiles(quantiles: Any) -> Array:
 def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
     """Return for which samples quadrature is cheap."""
     cheap = np.ones(rows.shape[0], dtype=bool)
-    for members, columns in planning.group_by_support(rows, model.W):
+    for members, columns in group_by_support(rows, model.W):
         if columns.size > 1:
-            operations = planning.predict(rows[members], model.alpha[columns]).operations[2]
-            cheap[members] = operations <= EXACT_COST
+            total = np.asarray(rows[members].sum(axis=1)).astype(float)
+            m = nodes_per_stick(model.alpha[columns], total)[0]
+            n_entries = np.diff(rows.indptr)[members]
+            cheap[members] = quadrature_cost(m, n_entries, columns.size) <= EXACT_COST
     return cheap
 
 
