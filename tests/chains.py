@@ -7,6 +7,7 @@ from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
+from gapmf.kernels.dictionary import make_weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import (
     ByFeature,
@@ -24,7 +25,7 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     counts = check_counts(X)
     engine = local.LocalEngine().load(counts, seed)
     sweeps = Sweeps(1, 0, expectations=expectations)
-    weights = local.weigh(model)
+    weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
     units = scales_for(engine.totals, engine.n_samples, model, sweeps)
     plan = EStepPlan(np.uint64(seed), iteration, 0, 1, 0, expectations)
     N, (F, K) = len(L), model.W.shape

@@ -364,7 +364,10 @@ def test_ctrl_c_ends_what_makes_several_fits():
 
 def test_a_folder_that_does_not_exist_is_refused_before_the_fit(tmp_path):
     never = [lambda record: pytest.fail("the fit has begun")]
-    for path, match in ((tmp_path / "no" / "c", "there is no folder"), (tmp_path, "is a folder")):
+    for path, match in (
+        (tmp_path / "no" / "c", "the folder .*no does not exist"),
+        (tmp_path, "is a folder"),
+    ):
         for kind in (str, type(path)):
             with pytest.raises(InvalidInputError, match=match):
                 GammaPoissonMF(2, checkpoint=kind(path), callbacks=never).fit(counts())

@@ -21,7 +21,7 @@ RESULTS = [
     "gapmf.likelihood.joint.JointCostSplit",
     "gapmf.likelihood.marginal.MarginalCostSplit",
     "gapmf.likelihood.posterior.Posterior",
-    "gapmf.likelihood.posterior.PosteriorMoments",
+    "gapmf.likelihood.moments.PosteriorMoments",
     "gapmf.likelihood.predictive.Completion",
     "gapmf.likelihood.predictive.Perplexity",
     "gapmf.likelihood.result.LogLikelihood",

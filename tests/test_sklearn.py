@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -89,20 +89,65 @@ def test_a_pipeline_of_text_in_a_search():
     assert found.transform(TEXTS).shape == (len(TEXTS), 2)
 
 
-def test_terms_that_the_fit_has_not_met_are_warned_of():
+def counts_with_rare_features():
+    """Two kinds of samples, and two features that only one fold of five has."""
     rng = np.random.default_rng(0)
-    X = rng.poisson(3.0, (30, 6))
-    X[:, 0] = 0
-    X[4, 0] = 1  # in the first fold only
-    search = GridSearchCV(GammaPoissonMF(2, tol=1e-3, random_state=0), {"n_components": [1, 2]})
+    rates = np.array([[6.0, 4.0, 1.0, 0.5, 0.2, 0.2], [0.2, 0.5, 1.0, 3.0, 6.0, 2.0]])
+    X = rng.poisson(rates[rng.integers(2, size=40)])
+    X = np.hstack([X, np.zeros((40, 2), dtype=X.dtype)])
+    X[4, 6], X[5, 7] = 1, 3  # in the first fold only
+    return X
+
+
+def test_cross_validation_of_raw_counts_works_on_first_use():
+    """Features that are missing from a fold cost something, but no fold is impossible."""
+    X = counts_with_rare_features()
+    scores = cross_val_score(GammaPoissonMF(random_state=0), X)
+    assert np.isfinite(scores).all()
+    assert scores[0] < scores[1:].min()
+    search = GridSearchCV(GammaPoissonMF(random_state=0), {"n_components": [1, 2]})
+    found = search.fit(sp.csr_array(X))
+    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    assert found.best_params_ == {"n_components": 2}
+
+
+def test_without_smoothing_unknown_features_are_impossible():
+    X = counts_with_rare_features()
+    est = GammaPoissonMF(2, tol=1e-3, smoothing=0.0, random_state=0)
+    search = GridSearchCV(est, {"n_components": [1, 2]})
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         search.fit(X)
     about = [str(w.message) for w in said if "smoothing" in str(w.message)]
-    assert len(about) == 2  # one per fit that meets such a term
-    assert "est.set_params(smoothing=0.05)" in about[0]
+    assert len(about) == 2  # one per fit that meets such a feature
+    assert "est.set_params(smoothing=1e-3)" in about[0]
     assert (search.cv_results_["split0_test_score"] == -np.inf).all()
     assert np.isfinite(search.cv_results_["split1_test_score"]).all()
+    est.fit(X[8:])
+    with pytest.warns(UserWarning, match="log-likelihood is −inf"):
+        values = est.score_samples(X[:8])
+    assert np.flatnonzero(values == -np.inf).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("smoothing", [1e-3, 0.0])
+def test_unknown_features_are_ignored_in_activations(smoothing):
+    """They say nothing about them: one warning counts and names them, and nothing else changes."""
+    X = counts_with_rare_features()
+    names = ["ape", "bee", "cat", "dog", "elk", "fox", "gnu", "hen"]
+    frame = pd.DataFrame(X, columns=names)
+    est = GammaPoissonMF(2, tol=1e-3, smoothing=smoothing, random_state=0).fit(frame[8:])
+    without = frame[:8].assign(gnu=0, hen=0)
+    share = f"{4 / X[:8].sum():.2%}"
+    for ask in (est.transform, est.proportions, lambda X: est.posterior(X).mean):
+        with pytest.warns(UserWarning, match="had no counts in the fit") as caught:
+            found = ask(frame[:8])
+        assert len(caught) == 1
+        expected = f"ignored: 2 features, with {share} of all counts: 'hen' (3), 'gnu' (1)"
+        assert str(caught[0].message).endswith(expected)
+        np.testing.assert_array_equal(found, ask(without))
+    plain = GammaPoissonMF(2, tol=1e-3, random_state=0).fit(X[8:])
+    with pytest.warns(UserWarning, match=r"counts: '?7'? \(3\), '?6'? \(1\)$"):
+        plain.transform(X[:8])
 
 
 def test_a_search_finds_the_number_of_components():
@@ -118,10 +163,9 @@ def test_smoothing_mixes_in_a_background():
     X = np.array([[5, 1, 0], [2, 4, 0], [0, 3, 0], [7, 2, 0]])
     est = GammaPoissonMF(2, alpha=[0.5, 2.0], algorithm="exact", random_state=0).fit(X)
     components = est.components_.copy()
+    est.set_params(smoothing=0.0)
     with pytest.warns(UserWarning, match="set smoothing"):
         assert est.score([[1, 1, 1]]) == -np.inf
-    with pytest.raises(InvalidInputError, match="smoothing"):
-        est.transform([[1, 1, 1]])
     est.set_params(smoothing=0.1)
     q = np.array([15, 11, 1]) / 27
     W = 0.9 * components.T + 0.1 * np.outer(q, components.sum(axis=1))
@@ -130,7 +174,7 @@ def test_smoothing_mixes_in_a_background():
         log_marginal_likelihood([[1, 1, 1]], by_hand).total, rel=1e-12
     )
     np.testing.assert_allclose(
-        est.transform([[1, 1, 1]]), posterior_moments([[1, 1, 1]], by_hand).h, rtol=1e-9
+        est.transform([[1, 1, 0]]), posterior_moments([[1, 1, 0]], by_hand).h, rtol=1e-9
     )
     np.testing.assert_array_equal(est.components_, components)
     for bad in (-0.1, 1.0, "some", np.nan):
@@ -297,7 +341,7 @@ def test_progress_is_shown(capfd):
     GammaPoissonMF(2, random_state=0, verbose=True, score_every=5, tol=1e-3).fit(X)
     out, err = capfd.readouterr()
     assert out == ""
-    for part in ("mcem-c", "rank 2 of 2", "sweeps/s", "log p -"):
+    for part in ("mcem-c", "rank 2 of 2", "gain ", "(stops at 1e-03)", "log p -"):
         assert part in err
     GammaPoissonMF(2, random_state=0, tol=1e-3).fit(X)
     assert capfd.readouterr() == ("", "")

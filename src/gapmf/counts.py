@@ -273,7 +273,8 @@ def _from_dense(values: Any, name: str) -> sp.coo_array:
 
 def _refuse_text(array: NDArray[Any], name: str) -> None:
     """Refuse documents and the names of files, which must become counts first."""
-    if array.ndim > 1 or not array.size or not isinstance(array.flat[0], (str, bytes, os.PathLike)):
+    first = array.reshape(-1)[:1].tolist()  # Python's own types, which are shown without a prefix
+    if array.ndim > 1 or not first or not isinstance(first[0], (str, bytes, os.PathLike)):
         return
     kind, advice = "", "if it is the name of a file, pass gapmf.read(name).counts"
     if array.ndim == 1:
@@ -282,7 +283,7 @@ def _refuse_text(array: NDArray[Any], name: str) -> None:
             f"count words first, for example by sklearn's CountVectorizer().fit_transform({name});"
         )
         advice += " gapmf.read reads and counts text files"
-    shown = f"{kind}{shorten(array.flat[0])}"
+    shown = f"{kind}{shorten(first[0])}"
     raise InvalidInputError(f"{name} is {shown}, but must be counts, samples × features: {advice}")
 
 

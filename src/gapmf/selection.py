@@ -30,7 +30,7 @@ class RankSelection:
         The chosen rank. With held-out data, it is the smallest one whose log-likelihood is within
         two standard errors of the best. With BIC, it has the highest `score`.
     estimator : GammaPoissonMF
-        The fit of this rank to all counts.
+        The fit of this rank to all counts; if `interrupted`, it may be the compared one.
     ranks : ndarray of int of shape (n_ranks,)
         The compared ranks, ascending.
     score : ndarray of shape (n_ranks,)
@@ -45,7 +45,7 @@ class RankSelection:
         The compared fits, in the order of `ranks`. If held-out counts decide, these are fits to
         the other counts, with components on the scale of all counts.
     interrupted : bool
-        Whether Ctrl-C ended the comparison before all ranks were fitted.
+        Whether Ctrl-C came before all fits were made.
     """
 
     n_components: int
@@ -206,7 +206,10 @@ def _compare(
         fits = [_rescaled(fit, counts, judge.scale) for fit in fits]
     final = fits[chosen]
     if judge.scale != 1.0 and not interrupted:
-        final = fit_from(final, counts, final.model_)
+        try:
+            final = fit_from(final, counts, final.model_)
+        except KeyboardInterrupt:
+            interrupted = True
     return RankSelection(
         n_components=int(ranks[chosen]),
         estimator=final,

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from gapmf.counts import is_anndata, list_features
 from gapmf.errors import InvalidInputError
-from gapmf.io.features import align_features
 from gapmf.io.matrices import read_anndata, warn_if_normalised
 from gapmf.io.table import Table
+from gapmf.io.vocabulary import align_features
 from gapmf.types import Array
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from gapmf.engines.local import (
     scale_for,
     scales_for,
     to_statistics,
-    weigh,
 )
 from gapmf.errors import InvalidInputError, TooCostlyError
-from gapmf.kernels.dictionary import balance_rows
+from gapmf.kernels.dictionary import balance_rows, make_weights
 from gapmf.parallel import map_reduce
 
 
@@ -171,7 +170,8 @@ def test_settling():
 
 
 def test_weights_are_scaled_by_row():
-    rows = weigh(GaP([[1e-290, 2e-290, 0.0], [0.0, 0.0, 0.0]])).rows.reshape(2, 4)
+    W, one = np.array([[1e-290, 2e-290, 0.0], [0.0, 0.0, 0.0]]), np.ones(3)
+    rows = make_weights(W, W.sum(axis=0), one, one).rows.reshape(2, 4)
     np.testing.assert_array_equal(rows, [[0.5, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
 
 

@@ -16,7 +16,7 @@ from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
-from gapmf.likelihood.posterior import posterior_moments
+from gapmf.likelihood.moments import posterior_moments
 
 REFUSE = 1e-4
 N_CHAINS = 2500

@@ -11,7 +11,7 @@ from gapmf.kernels.particles import make_particles
 from gapmf.likelihood.exact import scaled_probabilities
 
 
-def estimates(model, v, n_runs, n_particles, guide=0.0, seed=0):
+def estimates(model, v, n_runs, n_particles, guide=0.0, seed=0, spacing=kernel.MOVE):
     """exp(log-estimate − exact) of independent runs of a single island."""
     v = np.asarray(v)
     features = np.flatnonzero(v)
@@ -23,7 +23,7 @@ def estimates(model, v, n_runs, n_particles, guide=0.0, seed=0):
     values, variances = np.empty((2, n_runs))
     kernel.estimates(
         rows, np.tile(np.arange(J), n_runs), np.tile(counts, n_runs), p, model.alpha,
-        np.tile(guide * np.ones(model.n_components), (n_runs, 1)), np.uint64(seed),
+        np.tile(guide * np.ones(model.n_components), (n_runs, 1)), spacing, np.uint64(seed),
         np.arange(n_runs, dtype=np.uint64), at, values, variances,
     )  # fmt: skip
     exact = log_marginal_likelihood(v[None], model).total

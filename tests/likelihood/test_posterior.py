@@ -29,23 +29,76 @@ def a_data_set(K=3, N=20, seed=0):
     return model.sample(N, random_state=1), model
 
 
-def test_chains_agree_with_exact_moments(monkeypatch):
-    """Means within 3 % of a sample's largest, deviations within 15 %."""
-    X, model = a_data_set(N=10)
+def relative_error(found, exact):
+    """Of each sample's activations: the length of the error over that of the vector, (N,)."""
+    return np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)
+
+
+def test_moments_are_exact_where_cheap():
+    X, model = a_data_set()
     exact = posterior_moments(X, model)
-    cheap = posterior_activations(X, model)
-    assert cheap.exact.all()
-    np.testing.assert_allclose(cheap.mean, exact.h)
-    np.testing.assert_allclose(cheap.std, np.sqrt(exact.h_variance))
+    found = posterior_activations(X, model)
+    assert found.exact.all()
+    np.testing.assert_allclose(found.mean, exact.h)
+    np.testing.assert_allclose(found.std, np.sqrt(exact.h_variance))
+
+
+@pytest.mark.parametrize(
+    ("options", "N", "allowed"),
+    [({"precision": 0.1}, 200, 0.1), ({}, 200, 0.05), ({"careful": True}, 10, 0.01)],
+)
+def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
+    """Where components overlap so much that chains of a quarter of the samples end too early.
+
+    Of thousands of such samples, 92 % are within the precision, and 99 % within twice: fewer than
+    86 % and 96 % of 200 are in 0.1 % of seeds. The careful way promises a standard error of half of
+    what is allowed here.
+    """
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
-    drawn = posterior_activations(X, model, random_state=0)
+    X, model = a_data_set(N=N)
+    X[0] = 0
+    exact = posterior_moments(X, model)
+    drawn = posterior_activations(X, model, random_state=0, **options)
     assert not drawn.exact[X.sum(axis=1) > 0].any()
-    error = np.abs(drawn.mean - exact.h) / exact.h.max(axis=1, keepdims=True)
-    assert error.max() < 0.03
-    assert (drawn.error > 0).any()
-    assert drawn.reliable.mean() > 0.8
+    off = relative_error(drawn.mean, exact.h)
+    assert (off <= allowed).mean() > 0.86
+    assert (off <= 2.0 * allowed).mean() > 0.96
+    assert (off <= 2.0 * drawn.error + 1e-12).mean() > 0.96  # and chains know it
+    assert off.max() > 1e-4
+    assert 0.6 < drawn.reliable.mean() <= 1.0
     deviation = np.sqrt(exact.h_variance)
-    assert (np.abs(drawn.std - deviation) < 0.15 * deviation + 1e-3).all()
+    assert (np.abs(drawn.std / deviation - 1.0) < 0.3).mean() > 0.99
+
+
+@pytest.mark.parametrize("precision", [0.1, 0.01])
+def test_chains_of_components_that_are_distinct_end_in_time(precision, monkeypatch):
+    """More than 98 % of such samples are within the precision."""
+    monkeypatch.setattr(activations, "EXACT_COST", 0.0)
+    model = GaP(np.random.default_rng(0).gamma(0.1, 10.0, (40, 3)), alpha=0.5)
+    X = model.sample(200, random_state=1)
+    options = {"precision": precision, "quantiles": (), "random_state": 0}
+    found = posterior_activations(X, model, **options)
+    assert found.reliable.mean() > 0.99
+    assert (found.error <= precision).mean() > 0.99
+    off = relative_error(found.mean, posterior_moments(X, model).h)
+    assert (off <= precision).mean() > 0.95  # 0.1 % of seeds
+    finer = posterior_activations(X, model, **options | {"precision": precision / 10})
+    assert finer.error.mean() < 0.5 * found.error.mean()
+
+
+@pytest.mark.parametrize("cost", [np.inf, 0.0])
+def test_proportions_are_expected_shares_of_the_counts(cost, monkeypatch):
+    """By hand: E[L | v] over the number of counts; without counts, the model's shares."""
+    monkeypatch.setattr(activations, "EXACT_COST", cost)
+    X, model = a_data_set(N=30)
+    X[4] = 0
+    found = posterior_activations(X, model, precision=0.02, quantiles=(), random_state=0)
+    np.testing.assert_allclose(found.proportions.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(found.proportions[4], model.shares)
+    total = X.sum(axis=1, keepdims=True)
+    expected = posterior_moments(X, model).L / np.maximum(total, 1)
+    expected[4] = model.shares
+    np.testing.assert_allclose(found.proportions, expected, atol=1e-12 if cost else 0.03)
 
 
 def test_quantiles_and_draws_are_those_of_the_posterior():
@@ -62,33 +115,38 @@ def test_quantiles_and_draws_are_those_of_the_posterior():
         assert found.std[n, 0] == pytest.approx(law.std())
 
 
-def test_draws_cover_what_the_model_drew(monkeypatch):
+@pytest.mark.parametrize("careful", [False, True])
+def test_draws_cover_what_the_model_drew(careful, monkeypatch):
     """Of activations that the model drew, 90 % lie in their own 5 % to 95 % intervals.
 
-    The number of chains is not raised where they disagree: it is their law that is tested.
+    The number of careful chains is not raised where they disagree: it is their law that is tested.
     """
-    monkeypatch.setattr(activations, "TARGET_ERROR", np.inf)
+    monkeypatch.setattr(activations, "CAREFUL_ERROR", np.inf)
     model = a_data_set(K=5)[1]
     X, latents = model.sample(120, random_state=3, return_latent=True)
-    found = posterior_activations(X, model, random_state=0)
+    found = posterior_activations(X, model, careful=careful, random_state=0)
     low, high = found.quantiles
     inside = (low <= latents.H) & (high >= latents.H)
     # 600 intervals: three sigmas are 0.037 if the five of a sample are independent.
     assert abs(inside.mean() - 0.9) < 0.037
 
 
-def test_company_order_and_threads_do_not_matter(monkeypatch):
+@pytest.mark.parametrize("careful", [False, True])
+def test_company_order_and_threads_do_not_matter(careful, monkeypatch):
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
     X, model = a_data_set(K=4, N=4)
-    base = posterior_activations(X, model, random_state=1)
+    asked = {"model": model, "careful": careful}
+    base = posterior_activations(X, **asked, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
     for n_jobs in (1, 2):
-        again = posterior_activations(sp.csc_array(X[order]), model, random_state=1, n_jobs=n_jobs)
+        again = posterior_activations(
+            sp.csc_array(X[order]), **asked, random_state=1, n_jobs=n_jobs
+        )
         np.testing.assert_array_equal(again.mean, base.mean[order])
         np.testing.assert_array_equal(again.quantiles, base.quantiles[:, order])
-    alone = posterior_activations(X[[3]], model, random_state=1)
+    alone = posterior_activations(X[[3]], **asked, random_state=1)
     np.testing.assert_array_equal(alone.mean[0], base.mean[3])
-    assert (posterior_activations(X, model, random_state=2).mean != base.mean).any()
+    assert (posterior_activations(X, **asked, random_state=2).mean != base.mean).any()
 
 
 def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
@@ -99,15 +157,22 @@ def test_blocks_of_exact_moments_do_not_matter(monkeypatch):
 
 
 def test_what_chains_may_have_missed_is_flagged(monkeypatch):
+    """A sample with several modes: few chains see that they disagree, many find the mean."""
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
-    W = [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
-    found = posterior_activations([[8, 8, 8]], GaP(W, alpha=1e-4), random_state=0)
+    v, W = [[8, 8, 8]], [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
+    found = posterior_activations(v, GaP(W, alpha=1e-4), careful=True, random_state=0)
     assert not found.reliable[0]
     model = GaP(W, alpha=0.1)
-    found = posterior_activations([[8, 8, 8]], model, random_state=0)
-    exact = posterior_moments([[8, 8, 8]], model)
-    off = np.linalg.norm(found.mean - exact.h) / np.linalg.norm(exact.h)
-    assert off < 4 * found.error[0] + 1e-3
+    exact = posterior_moments(v, model).h
+    for seed in range(3):
+        careful = posterior_activations(v, model, careful=True, random_state=seed)
+        assert relative_error(careful.mean, exact)[0] < 4 * careful.error[0] + 1e-3
+        assert careful.reliable[0]
+    model = GaP(W, alpha=0.01)
+    reliable = [
+        posterior_activations(v, model, random_state=seed).reliable[0] for seed in range(20)
+    ]
+    assert np.mean(reliable) < 0.3
 
 
 def test_no_dense_matrix_is_made():
@@ -137,6 +202,9 @@ def test_refusals():
         posterior_activations([[1, 0]], model, n_draws=5000)
     with pytest.raises(InvalidInputError, match="feature 1 has counts"):
         posterior_activations([[1, 1]], model)
+    for precision in (0.0, -1.0, np.nan, "high"):
+        with pytest.raises(InvalidInputError, match="precision must be"):
+            posterior_activations([[1, 0]], model, precision=precision)
 
 
 def test_the_estimator_answers():
@@ -151,9 +219,10 @@ def test_the_estimator_answers():
     np.testing.assert_array_equal(posterior.mean, H)
     assert posterior.quantiles.shape == (1, 6, 4)
     assert posterior.draws.shape == (5, 6, 4)
-    found = est.log_likelihood(X)
-    np.testing.assert_array_equal(est.score_samples(X), found.per_sample)
-    assert est.score(X) == pytest.approx(found.total / 6)
+    carefully = est.log_likelihood(X, precision=None)
+    np.testing.assert_array_equal(est.score_samples(X), carefully.per_sample)
+    assert est.score(X) == est.log_likelihood(X).total / 6
+    assert est.score(X) == pytest.approx(carefully.total / 6, abs=3e-4 * X.sum() / 6)
 
 
 def test_scores_on_the_way(monkeypatch):

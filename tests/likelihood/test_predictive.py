@@ -9,7 +9,14 @@ import pytest
 from scipy import stats
 
 import naive
-from gapmf import GaP, document_completion, log_marginal_likelihood, perplexity
+from gapmf import (
+    GammaPoissonMF,
+    GaP,
+    document_completion,
+    log_marginal_likelihood,
+    perplexity,
+    posterior_moments,
+)
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.likelihood import predictive
@@ -79,7 +86,7 @@ def test_completion_by_hand():
     """log p(rest | shown) from the joint law of both, which is a GaP of twice the features."""
     model = GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[0.4, 1.5], beta=[1.0, 2.0])
     X = model.sample(8, random_state=0)
-    found = document_completion(X, model, seen=0.3, random_state=5)
+    found = document_completion(X, 0.7, model, joint=True, random_state=5)
     shown, rest = predictive.split_tokens(check_counts(X), 0.3, np.random.default_rng(5))
     joint = GaP(np.vstack([0.3 * model.W, 0.7 * model.W]), model.alpha, model.beta)
     both = log_marginal_likelihood(np.hstack([shown.toarray(), rest.toarray()]), joint).total
@@ -89,11 +96,65 @@ def test_completion_by_hand():
     assert found.n_tokens == rest.sum()
 
 
+def test_a_split_of_the_users_own():
+    """Given the two parts, the score is that of the split that gives them; the order is theirs."""
+    model = GaP([[3.0, 0.5], [1.0, 2.0]], alpha=[0.4, 1.5], beta=[1.0, 2.0])
+    X = model.sample(40, random_state=0)
+    shown, rest = predictive.split_tokens(check_counts(X), 0.5, np.random.default_rng(5))
+    found = document_completion(shown.toarray(), rest, model)
+    share = rest.sum() / X.sum()  # what is held out is estimated by its part of the tokens
+    smaller = GaP((1.0 - share) * model.W, model.alpha, model.beta)
+    h = posterior_moments(shown, smaller).h
+    rates = h @ model.W.T
+    expected = (rest.toarray() * np.log(rates / rates.sum(axis=1, keepdims=True))).sum()
+    assert found.log_p_token == pytest.approx(expected / rest.sum(), rel=1e-12)
+    assert found.n_tokens == rest.sum()
+    assert np.isnan(found.log_p)
+    assert np.isnan(found.std_error)
+    turned = document_completion(rest, shown, model)
+    assert turned.n_tokens == shown.sum()
+    assert turned.log_p_token != found.log_p_token
+    made = document_completion(X, 0.5, model, random_state=5)
+    assert made.n_tokens == found.n_tokens
+    assert made.log_p_token == pytest.approx(found.log_p_token, rel=0.01)
+
+
+def test_an_estimator_has_its_smoothing():
+    X = np.array([[4, 1, 0], [0, 2, 0], [3, 1, 0], [5, 0, 0]])
+    new = [[2, 1, 1]]
+    est = GammaPoissonMF(2, algorithm="em-c", tol=1e-2, smoothing=0.1, random_state=0).fit(X)
+    smoothed = est.model_.smoothed(est.feature_counts_, 0.1)
+    for score in (perplexity, lambda X, model: document_completion(X, [[1, 1, 2]], model)):
+        assert score(new, est).perplexity == score(new, smoothed).perplexity
+        assert np.isfinite(score(new, est).perplexity)
+    bare = est.set_params(smoothing=0.0)
+    assert perplexity(new, bare).log_p_token == -np.inf
+    assert perplexity(new, bare.model_).log_p_token == -np.inf
+    with pytest.raises(InvalidInputError, match="feature 2 has counts in row 0"):
+        document_completion([[2, 1, 0]], new, bare)
+    with pytest.raises(InvalidInputError, match="GammaPoissonMF is not fitted yet: call fit first"):
+        document_completion(X, 0.5, GammaPoissonMF(2))
+    with pytest.raises(InvalidInputError, match=r"expected a GaP or a fitted .* received float"):
+        document_completion(X, bare, 0.5)
+
+
+def test_held_out_scores_are_those_of_the_posterior_mean():
+    """Poisson(odds × [W E[h | shown]]_f), literally, where one component makes the mean exact."""
+    model = GaP([[3.0], [1.0], [0.5]], alpha=0.7, beta=2.0)
+    shown, rest = np.array([[4, 0, 1], [0, 0, 0], [1, 2, 0]]), np.array([[1, 1, 0]] * 3)
+    found = predictive.held_out_scores(
+        check_counts(shown), check_counts(rest), 0.2, model, seed=0, n_jobs=None
+    )
+    h = (0.7 + shown.sum(axis=1)) / (4.5 + 2.0)
+    rates = 0.25 * h[:, None] * model.W[:, 0]
+    np.testing.assert_allclose(found, stats.poisson(rates).logpmf(rest).sum(axis=1), rtol=1e-12)
+
+
 def test_a_token_is_scored_by_its_rate():
     """One component: rates are those of W whatever was seen."""
     model = GaP([[1.0], [3.0]], alpha=2.0)
     X = [[5, 9], [0, 4]]
-    found = document_completion(X, model, random_state=0)
+    found = document_completion(X, 0.5, model, random_state=0)
     _, rest = predictive.split_tokens(check_counts(X), 0.5, np.random.default_rng(0))
     expected = rest.sum(axis=0) @ np.log([0.25, 0.75]) / rest.sum()
     assert found.log_p_token == pytest.approx(expected)
@@ -105,7 +166,9 @@ def test_the_truth_completes_better_than_another_model():
     truth = GaP(rng.gamma(0.2, 9.0, (40, 5)), alpha=0.3)
     X = truth.sample(10, random_state=0)
     other = GaP(rng.gamma(0.2, 9.0, (40, 5)) + 0.01, alpha=0.3)
-    good, poor = (document_completion(X, m, random_state=0) for m in (truth, other))
+    good, poor = (
+        document_completion(X, 0.5, m, joint=True, random_state=0) for m in (truth, other)
+    )
     assert good.perplexity < poor.perplexity
     assert good.log_p > poor.log_p + 100
 
@@ -113,10 +176,15 @@ def test_the_truth_completes_better_than_another_model():
 def test_refusals():
     for seed in range(8):  # whichever side the token falls on
         with pytest.raises(InvalidInputError, match="feature 1 has counts in row 0"):
-            document_completion([[5, 1]], GaP([[1.0, 2.0], [0.0, 0.0]]), random_state=seed)
+            document_completion([[5, 1]], 0.5, GaP([[1.0, 2.0], [0.0, 0.0]]), random_state=seed)
     model = GaP([[1.0], [1.0]])
     with pytest.raises(InvalidInputError, match="no counts to score"):
         perplexity([[0, 0]], model)
-    for seen in (0.0, 1.0, 2.0):
-        with pytest.raises(ValueError, match="seen must"):
-            document_completion([[1, 2]], model, seen=seen)
+    for held_out in (0.0, 1.0, 2.0):
+        with pytest.raises(ValueError, match="held_out must"):
+            document_completion([[1, 2]], held_out, model)
+    with pytest.raises(InvalidInputError, match="same samples, but have 1 and 2"):
+        document_completion([[1, 2]], [[1, 0], [0, 1]], model)
+    for observed, held_out in (([[1, 2]], [[0, 0]]), ([[0, 0]], 0.5)):
+        with pytest.raises(InvalidInputError, match="no counts to score"):
+            document_completion(observed, held_out, model)

@@ -111,7 +111,9 @@ def test_labels():
 
 def test_refusals():
     model = GaP([[2.0], [1.0]])
-    with pytest.raises(InvalidInputError, match="unknown by 'size': known are 'distinctive', 'we"):
+    with pytest.raises(
+        InvalidInputError, match="by must be one of 'distinctive', 'weight', but is 'size'"
+    ):
         top_features(model, MANY, by="size")
     with pytest.raises(InvalidInputError, match="names must have 2 entries"):
         top_features(model, MANY, names=["a"])

@@ -1,6 +1,9 @@
 """The rank report, pruning and the score by Monte Carlo. Seeds are fixed."""
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
@@ -9,8 +12,11 @@ from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.settings import check_settings
+from gapmf.engines.local import LocalEngine
+from gapmf.ranks.criteria import HeldOutCounts, Scores
 from gapmf.ranks.refit import Refit
-from gapmf.ranks.report import BackwardElimination, Candidate, score_test
+from gapmf.ranks.report import CAREFUL, BackwardElimination, report_on, score_test
+from gapmf.validation import check_random_state
 
 
 def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
@@ -22,35 +28,84 @@ def simulated(K, seed, N=300, F=40, counts=100, alpha=0.3):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, X_test = simulated(3, 0, N=180)
-    return X, X_test, GammaPoissonMF(5, alpha=0.3, tol=1e-4, random_state=0).fit(X)
+    X, X_test = simulated(3, 0, N=120, F=30, counts=60)
+    return X, X_test, GammaPoissonMF(4, alpha=0.3, tol=1e-4, random_state=0).fit(X)
+
+
+CRITERIA = {
+    "held-out counts": lambda X_test: {},
+    "held-out samples": lambda X_test: {"X_test": X_test},
+    "BIC": lambda X_test: {"criterion": "bic"},
+}
 
 
 @pytest.fixture(scope="module")
-def report(fitted):
-    X, _, est = fitted
-    return est.rank_report(X)
-
-
-@pytest.mark.slow
-def test_the_report_finds_the_rank(fitted, report):
+def reports(fitted):
     X, X_test, est = fitted
+    return {name: est.rank_report(X, **made(X_test)) for name, made in CRITERIA.items()}
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_the_report_finds_the_rank(name, fitted, reports):
+    X, _, est = fitted
+    report = reports[name]
+    assert report.criterion == name
     assert report.rank == 3 == report.keep.sum()
-    assert report.model.n_components == 3
-    assert [m.n_components for m in report.models] == [4, 3]
+    assert [m.n_components for m in report.models] == [3]
+    np.testing.assert_array_equal(report.model.W, report.models[-1].W)
     assert sorted(report.removed) == np.flatnonzero(~report.keep).tolist()
     np.testing.assert_array_equal(report.norm, est.model_.column_norms)
     np.testing.assert_array_equal(report.share, est.model_.shares)
-    n_features = (X.sum(axis=0) > 0).sum()
-    assert report.price == pytest.approx(0.5 * n_features * np.log(180))
-    assert report.held_out is None
-    assert "rank: 3" in str(report)
-    assert str(report).count("yes") == 3
-    with_test = est.rank_report(X, X_test)
-    np.testing.assert_array_equal(with_test.cost, report.cost)
-    assert with_test.rank == 3
-    assert with_test.held_out.shape == (5,)
-    assert "held-out" in str(with_test)
+    assert report.cost.shape == report.cost_error.shape == report.bound.shape == (4,)
+    assert (report.cost_error > 0).all()
+    if name == "BIC":
+        assert report.price == pytest.approx(0.5 * (X.sum(axis=0) > 0).sum() * np.log(120))
+    else:
+        assert report.price is None
+    # Models are on the scale of all counts. Of held-out counts, 12 % of those of a feature is four
+    # standard errors where it has 300 counts.
+    often = X.sum(axis=0) > 300
+    tolerance = 0.12 if name == "held-out counts" else 1e-12
+    found = report.model.expected_counts()[often]
+    np.testing.assert_allclose(found, X.mean(axis=0)[often], rtol=tolerance)
+
+
+def test_the_printed_report_explains_its_words(reports):
+    """One line per component, then what the numbers are, what decided, and what r means."""
+    for name, (data, rule) in {
+        "held-out counts": ("counts that were held out, a random 20% of all", "two standard err"),
+        "held-out samples": ("the held-out samples", "two standard errors of the best so far"),
+        "BIC": ("the fitted counts", f"BIC's price of a component, {reports['BIC'].price:.1f} nat"),
+    }.items():
+        report = reports[name]
+        table, words = str(report).split("\n\n")
+        assert len(table.splitlines()) == 5
+        assert table.count("yes") == 3
+        words = " ".join(words.split())
+        assert f"cost: the log-likelihood that {data}" in words
+        assert "in nats (natural logarithms)" in words
+        assert f"rank: 3, by {name}." in words
+        assert rule in words
+        assert re.search(r"one more component: r = [\d.]+ ± [\d.]+ at feature \d+\.", words)
+        assert "grows by the factor r" in words
+        assert "the largest of 30 features, no more than chance gives" in words
+        assert max(map(len, str(report).splitlines())) <= 100
+        assert repr(report) == "RankReport(rank=3, n_components=4)"
+
+
+def test_components_are_called_by_distinctive_features(fitted, reports):
+    X, _, est = fitted
+    for k, label in enumerate(reports["BIC"].labels):
+        assert label == ", ".join(str(f) for f, _ in est.top_features(3)[k])
+    few = X[:60, :6] + 1
+    frame = pd.DataFrame(few, columns=["ape", "bee", "cat", "dog", "elk", "fox"])
+    named = GammaPoissonMF(2, algorithm="em-c", tol=1e-3, random_state=0).fit(frame)
+    report = named.rank_report(frame)
+    shown = str(report)
+    for k, top in enumerate(named.top_features(3)):
+        assert report.labels[k] == ", ".join(name for name, _ in top)
+        assert report.labels[k] in shown
+    assert re.search(r"at '(ape|bee|cat|dog|elk|fox)'\.", " ".join(shown.split()))
 
 
 @pytest.mark.slow
@@ -60,46 +115,69 @@ def test_the_report_finds_the_rank(fitted, report):
 def test_it_finds_the_rank_with_other_algorithms_too(parameters):
     X, _ = simulated(2, seed=3, N=150, F=12)
     est = GammaPoissonMF(4, tol=1e-4, random_state=0, n_jobs=2, **parameters).fit(X)
-    report = est.rank_report(X)
+    assert est.rank_report(X).rank == 2
+    report = est.rank_report(X, criterion="bic")
     assert report.rank == 2
     n_parameters = (X.sum(axis=0) > 0).sum() + ("learn_alpha" in parameters)
     assert report.price == pytest.approx(0.5 * n_parameters * np.log(150))
 
 
-def test_it_is_the_same_for_any_n_jobs():
-    X, _ = simulated(2, seed=3, N=60, F=12)
+@pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
+def test_it_is_the_same_for_any_n_jobs(options):
+    X, _ = simulated(2, seed=3, N=40, F=8, counts=40)
     one, two = (
-        GammaPoissonMF(3, alpha=0.3, tol=1e-3, random_state=0, n_jobs=n_jobs).fit(X).rank_report(X)
+        GammaPoissonMF(3, alpha=0.3, tol=1e-3, random_state=0, n_jobs=n_jobs)
+        .fit(X)
+        .rank_report(X, **options)
         for n_jobs in (1, 2)
     )
     np.testing.assert_array_equal(one.cost, two.cost)
+    np.testing.assert_array_equal(one.cost_error, two.cost_error)
     np.testing.assert_array_equal(one.r, two.r)
     np.testing.assert_array_equal(one.model.W, two.model.W)
 
 
-def test_pruning_gives_a_fitted_estimator(fitted, report):
+def test_pruning_gives_a_fitted_estimator(fitted, reports):
     X, _, est = fitted
-    small = est.prune(X, report=report)
+    small = est.prune(X, report=reports["held-out counts"])
     assert small.n_components == 3
-    assert small.components_.shape == (3, 40)
+    assert small.components_.shape == (3, 30)
     assert small.converged_
-    assert est.n_components == 5
+    assert est.n_components == 4
     value = [
-        log_marginal_likelihood(X, m, random_state=0).total for m in (small.model_, est.model_)
+        log_marginal_likelihood(X, m, precision=1e-4, random_state=0).total
+        for m in (small.model_, est.model_)
     ]
-    assert value[0] > value[1] - report.price
+    assert value[0] > value[1] - reports["BIC"].price
 
 
-def test_costs_with_exact_moments_are_those_of_refits():
-    """With K = 2 they can be had by hand: what is left is one component, fitted in closed form."""
-    X, _ = paper_synthetic(scale=10, random_state=0)
+def literal_costs(est, X, X_test, options):
+    """With K = 2: what is left is one component, fitted in closed form."""
+    counts = check_counts(X)
+    if X_test is not None:
+        alone = GaP(X.mean(axis=0)[:, None])
+        models = est.model_, alone
+        return np.subtract(*(log_marginal_likelihood(X_test, m).total for m in models)), 1e-3
+    if options:
+        alone = GaP(X.mean(axis=0)[:, None])
+        return est.log_likelihood_ - log_marginal_likelihood(X, alone).total, 1e-4
+    judge = HeldOutCounts(counts, int(check_random_state(0).integers(2**63)), None)
+    alone = GaP(np.asarray(judge.fitted.sum(axis=0))[:, None] / len(X))
+    models = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(judge.fitted).model_, alone
+    return np.subtract(*(judge.score(m).total for m in models)), 1e-2
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_costs_with_exact_moments_are_those_of_refits(name):
+    X, truth = paper_synthetic(scale=10, random_state=0)
+    options = CRITERIA[name](truth.sample(80, random_state=1))
     est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
-    report = est.rank_report(X)
-    alone = GaP(X.mean(axis=0)[:, None])
-    expected = est.log_likelihood_ - log_marginal_likelihood(X, alone).total
-    np.testing.assert_allclose(report.cost, expected, atol=1e-4)
-    assert (report.cost_error == 0).all()
-    assert report.rank == 2
+    report = est.rank_report(X, **options)
+    expected, tolerance = literal_costs(est, X, options.get("X_test"), options)
+    np.testing.assert_allclose(report.cost, expected, atol=tolerance)
+    assert (report.cost_error == 0).all() == (name == "BIC")
+    if name != "held-out counts":  # 20 % of 2,200 counts: they do not decide
+        assert report.rank == 2
 
 
 def test_removing_hands_the_counts_to_the_others():
@@ -119,83 +197,91 @@ def test_removing_hands_the_counts_to_the_others():
     assert (less.W[3] > 0).all() == (X[:, 3].sum() > 0)
 
 
+class ByTable:
+    """A criterion and a refit: scores by which components are left, from a table."""
+
+    name, scale, fitted = "BIC", 1.0, None
+
+    def __init__(self, scores, price, error=0.0):
+        self.scores, self.price, self._error = scores, price, error
+        self.careful = []  # the models that were refitted carefully
+
+    def score(self, model):
+        return Scores(np.array([self.scores(components_of(model))]), 0.0)
+
+    def error(self, more, less):
+        return self._error
+
+    def fit(self, model, effort):
+        if effort == CAREFUL:
+            self.careful.append(components_of(model))
+        return model
+
+    def without(self, model, k):
+        return GaP(np.delete(model.W, k, axis=1))
+
+    def report(self, K):
+        elimination = BackwardElimination(self, self)
+        report = report_on(elimination, GaP(np.eye(K)), self, (np.ones(K), np.ones(K)))
+        assert [m.n_components for m in report.models] == list(range(K - 1, report.rank - 1, -1))
+        assert components_of(report.model) == tuple(np.flatnonzero(report.keep).tolist())
+        return report
+
+
+def components_of(model):
+    return tuple(np.flatnonzero(model.W.any(axis=1)).tolist())
+
+
 def test_the_order_of_elimination():
-    """By hand: the cheapest goes first, a twin that became dear stays, the dear are not asked."""
+    """By hand: the cheapest goes first, a twin that became costly stays, the costly is not tried.
+
+    Component 1 has the role of 0, so that it is costly once 0 is gone.
+    """
     costs = {
         (0, 1, 2, 3): 0.0,
         (1, 2, 3): 1.0,
         (0, 2, 3): 2.0,
         (0, 1, 3): 3.0,
-        (0, 1, 2): 50.0,
-        (2, 3): 60.0,  # without 0, 1 is dear
+        (0, 1, 2): 500.0,
+        (2, 3): 60.0,
         (1, 3): 5.0,
-        (3,): 80.0,
     }
+    by_table = ByTable(lambda left: -costs[left], price=10.0)
+    report = by_table.report(4)
+    assert report.removed == (0, 2)
+    assert report.cost.tolist() == [1.0, 2.0, 3.0, 500.0]
+    assert report.bound.tolist() == [False, False, False, True]  # it had a light refit only
+    assert by_table.careful == [(0, 1, 2, 3), (1, 2, 3), (0, 2, 3), (0, 1, 3), (2, 3), (1, 3)]
+    costs[1, 3] = 11.5  # 10.5 more than (1, 2, 3)
+    assert by_table.report(4).removed == (0,)
 
-    class ByHand(BackwardElimination):
-        asked = ()
-        level = 0.0
 
-        def without(self, full, k):
-            left = tuple(np.delete(full.model, k))
-            self.asked += (left,)
-            return made(left)
-
-        def loss(self, full, less):
-            return costs[tuple(less.model)] - costs[tuple(full.model)] - 10.0
-
-        def noise(self, full, less):
-            return self.level
-
-    def made(left):
-        class Columns(tuple):
-            n_components = len(left)
-            shares = np.ones(4)
-
-        return type("Worth", (), {"model": Columns(left), "held_out": None})
-
-    by_hand = ByHand(None, 10.0, None)
-    full = made((0, 1, 2, 3))
-    first = [by_hand.without(full, k) for k in range(4)]
-    by_hand.asked = ()
-    removed, models = by_hand.run(full, first)
-    assert removed == [0, 2]
-    assert [tuple(m) for m in models] == [(1, 2, 3), (1, 3)]
-    assert by_hand.asked == ((2, 3), (1, 3))
-
-    # Without 0, component 1 costs little more than 2 did: within the noise it may go at once.
-    costs[2, 3], costs[1, 3] = 5.5, 5.0
-    costs[3,] = costs[2,] = 80.0
-    for level, first_asked, gone in ((0.0, ((2, 3), (1, 3)), [0, 2]), (3.0, ((2, 3),), [0, 1])):
-        by_hand.asked, by_hand.level = (), level
-        removed, _ = by_hand.run(full, first)
-        assert removed == gone
-        assert by_hand.asked[: len(first_asked)] == first_asked
+@pytest.mark.parametrize("price", [10.0, None])
+def test_one_component_always_stays(price):
+    assert ByTable(lambda left: 0.0, price, error=1.0).report(4).rank == 1
 
 
 def test_held_out_losses_do_not_add_up_unseen():
-    """Each removal loses less than an error bar; together they lose three of them."""
+    """Each removal loses 0.9 standard errors: three together lose more than the two allowed."""
+    by_table = ByTable(lambda left: 0.9 * len(left), price=None, error=1.0)
+    assert by_table.report(6).removed == (0, 1)
+    # Spare components: the model gets better without them, and the best one is what counts.
+    scores = {6: 0.0, 5: 3.0, 4: 6.0, 3: 5.0, 2: 3.9, 1: 2.0}
+    by_table = ByTable(lambda left: scores[len(left)], price=None, error=1.0)
+    assert by_table.report(6).rank == 3
 
-    def value(totals):
-        totals = np.asarray(totals, dtype=float)
-        numbers = {"per_sample": totals, "total": totals.sum(), "std_errors": 0.0 * totals}
-        return type("LogLikelihood", (), numbers)
 
-    noise = np.random.default_rng(0).normal(size=400)
-    error = noise.std(ddof=1) * 20.0
-    noise -= noise.mean()
-
-    def worth(K):  # each component less costs 0.9 errors of its difference from the next
-        model = GaP(np.ones((2, K)))
-        return Candidate(model, value([0.0]), value(noise * (K % 2) + 0.9 * error * K / 400.0))
-
-    class ByHand(BackwardElimination):
-        def without(self, full, k):
-            return worth(full.model.n_components - 1)
-
-    by_hand = ByHand(None, 10.0, X_test=np.ones((2, 2)))
-    removed, _ = by_hand.run(worth(6), [worth(5)] * 6)
-    assert len(removed) == 1
+def test_what_is_clearly_needed_is_not_refitted_carefully():
+    costs = {0: 2.1, 1: 1.9, 2: 41.0}  # 40 is the limit: 20 times two standard errors
+    by_table = ByTable(
+        lambda left: -sum(costs[k] for k in {0, 1, 2} - {*left}), price=None, error=1.0
+    )
+    report = by_table.report(3)
+    assert report.bound.tolist() == [False, False, True]
+    assert report.removed == (1,)
+    assert by_table.careful == [(0, 1, 2), (1, 2), (0, 2), (2,)]
+    assert "<      41.0 ± 1" in str(report)
+    assert "<: at most this, clearly needed" in " ".join(str(report).split())
 
 
 def test_the_score_by_monte_carlo_is_the_exact_one():
@@ -207,52 +293,90 @@ def test_the_score_by_monte_carlo_is_the_exact_one():
     assert (np.abs(np.log(r_error / error)) < np.log(2.5)).all()
 
 
-def test_one_component_and_one_sample():
-    X = np.array([[3, 0, 2]])
-    report = GammaPoissonMF(1, random_state=0).fit(X).rank_report(X)
+@pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
+def test_one_component(options):
+    X = np.array([[3, 0, 2], [1, 1, 1], [4, 0, 1]])
+    report = GammaPoissonMF(1, random_state=0).fit(X).rank_report(X, **options)
     assert report.rank == 1
-    assert report.cost[0] == np.inf
-    assert np.isnan(report.r_error).all()
+    assert report.cost.tolist() == [np.inf]
+    assert report.removed == report.models == ()
     assert "rank: 1" in str(report)
+
+
+def test_one_sample():
+    """What varies from sample to sample is unknown: only BIC can decide."""
+    X = np.array([[3, 0, 2]])
     est = GammaPoissonMF(2, tol=1e-2, random_state=0)
     with pytest.warns(ConvergenceWarning, match="all components are equal up to noise"):
         est.fit(X)
-    assert est.rank_report(X).rank == 1
+    with pytest.raises(ValueError, match=r"X has one sample, .* or criterion='bic'"):
+        est.rank_report(X)
     with pytest.raises(ValueError, match="X_test must have two samples or more"):
         est.rank_report(X, X)
+    report = est.rank_report(X, criterion="bic")
+    assert report.rank == 1
+    assert np.isnan(report.r_error).all()
+    assert "rank: 1" in str(report)
 
 
-def test_an_empty_component_goes_first():
-    X, _ = paper_synthetic(scale=10, random_state=0)
+@pytest.mark.parametrize("name", CRITERIA)
+def test_an_empty_component_goes_first(name):
+    X, truth = paper_synthetic(scale=30, n_samples=200, random_state=0)
     start = np.array([X.mean(axis=0) / 2, np.zeros(4), X.mean(axis=0) / 2 * [1.5, 0.5, 1, 1]])
     start *= X.mean(axis=0) / start.sum(axis=0)
     est = GammaPoissonMF(3, init=start, tol=1e-3, random_state=0).fit(X)
-    report = est.rank_report(X)
-    assert report.removed[0] == 1
-    assert report.cost[1] == 0.0
+    assert est.model_.column_norms[1] == 0.0
+    report = est.rank_report(X, **CRITERIA[name](truth.sample(60, random_state=1)))
+    assert report.removed == (1,)
+    assert report.cost[1] == report.cost_error[1] == 0.0
     np.testing.assert_array_equal(report.keep, [True, False, True])
     assert report.rank == 2 == report.model.n_components
     np.testing.assert_array_equal(report.norm, est.model_.column_norms)
+    np.testing.assert_array_equal(report.share, est.model_.shares)
+    assert report.labels[1] == ""
+
+
+def test_ctrl_c_is_passed_on(fitted, monkeypatch):
+    """In the score test, in the fit to the other counts, and in a refit: no half report."""
+    X, _, est = fitted
+    advance, calls = LocalEngine.advance, []
+
+    def counting(engine, *given):
+        calls.append(engine)
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return advance(engine, *given)
+
+    monkeypatch.setattr(LocalEngine, "advance", counting)
+    stop = -1
+    est.rank_report(X)
+    kinds = [engine is not calls[-1] for engine in calls]
+    last_of_fit = np.flatnonzero(kinds)[-1] + 1  # the engine of all refits is one
+    for stop in (3, last_of_fit, last_of_fit + 5):
+        calls.clear()
+        with pytest.raises(KeyboardInterrupt):
+            est.rank_report(X)
+        assert len(calls) == stop
 
 
 def test_refusals(fitted):
     X, _, est = fitted
     with pytest.raises(NotFittedError):
         GammaPoissonMF(2).rank_report(X)
-    with pytest.raises(ValueError, match="the model is expecting 40"):
+    with pytest.raises(ValueError, match="the model is expecting 30"):
         est.rank_report(X[:, :7])
-    with pytest.raises(ValueError, match="the model is expecting 40"):
+    with pytest.raises(ValueError, match="the model is expecting 30"):
         est.rank_report(X, X[:, :7])
+    with pytest.raises(ValueError, match="criterion must be one of 'prediction', 'bic'"):
+        est.rank_report(X, criterion="aic")
 
 
-def test_held_out_features_without_counts_are_left_out(fitted):
+def test_held_out_features_without_counts_are_left_out(fitted, reports):
     X, X_test, est = fitted
     unseen = np.flatnonzero(X.sum(axis=0) == 0)
-    if not unseen.size:
-        X = X.copy()
-        X[:, 5] = 0
-        unseen = np.array([5])
-        est = GammaPoissonMF(2, alpha=0.3, tol=1e-3, random_state=0).fit(X)
+    assert unseen.size
     X_test = X_test.copy()
     X_test[:, unseen] = 7
-    assert np.isfinite(est.rank_report(X, X_test).held_out).all()
+    report = est.rank_report(X, X_test)
+    np.testing.assert_allclose(report.cost, reports["held-out samples"].cost)
+    assert np.isfinite(report.cost).all()

@@ -13,7 +13,7 @@ from gapmf.cli.options import Request, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
-from gapmf.io.features import align_features
+from gapmf.io.vocabulary import align_features
 from gapmf.output import check_output
 
 

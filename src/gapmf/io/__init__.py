@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from gapmf.counts import is_frame
 from gapmf.errors import GapmfError, InvalidInputError, ReadError
 from gapmf.io import dataframes, documents, matrices
-from gapmf.io.features import FILTERS, check_filters, filter_features
 from gapmf.io.table import Table, files_in
+from gapmf.io.vocabulary import FILTERS, check_filters, filter_features
 from gapmf.validation import check_option
 
 __all__ = ["FORMATS", "Table", "find_format", "read"]

@@ -66,15 +66,25 @@ def fit_anew(
     """Fit a model to counts from the start, and order its components as those of another model.
 
     A refit would not do where some counts are held out: it forgets only slowly what the other
-    model has learned from them.
+    model has learned from them. Components that are empty in the other model stay so.
     """
-    init = settings.init if isinstance(settings.init, str) else "mean"
+    used = like.column_norms > 0
+    used |= not used.any()
+    like_used = GaP(like.W[:, used], like.alpha[used], like.beta[used])
     settings = dataclasses.replace(
-        settings, init=init, n_init=1, score_every=0, tol=max(settings.tol, ROUGH_TOL)
+        settings,
+        alpha=settings.alpha[used],
+        beta=settings.beta[used],
+        init=settings.init if isinstance(settings.init, str) else "mean",
+        n_init=1,
+        score_every=0,
+        tol=max(settings.tol, ROUGH_TOL),
     )
     result = fit(FitData(counts, None), settings, np.random.default_rng(seed), n_jobs=n_jobs)
     if result.interrupted:
         raise KeyboardInterrupt
-    model = result.model
-    order = match_components(like, model)[0]
-    return GaP(model.W[:, order], model.alpha[order], model.beta[order])
+    found = result.model
+    order = match_components(like_used, found)[0]
+    W, alpha, beta = np.zeros_like(like.W), like.alpha.copy(), like.beta.copy()
+    W[:, used], alpha[used], beta[used] = found.W[:, order], found.alpha[order], found.beta[order]
+    return GaP(W, alpha, beta)

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from gapmf import Table, read
 from gapmf.errors import InvalidInputError, ReadError
-from gapmf.io.features import align_features
 from gapmf.io.table import as_names
+from gapmf.io.vocabulary import align_features
 from io_files import check, mtx, names, npz, put, uci
 
 WORDS = ["ape", "bee", "The", "cat", "the"]
