@@ -3,9 +3,9 @@
 A sample has a few Gibbs chains, on the sweeps of the fit. They start apart, at activations drawn as
 if every component had one token: draws from the prior would be further apart, but at a small α most
 of them are next to nothing, and chains take long to come back from there. A sweep adds E[L | h],
-which has less variance than the draw of L. Rounds double in length until the chains agree: the error
-is that between the means of the chains, or that between the last two rounds, if that is larger. The
-mean is over the last two rounds, that is, without the first quarter of all sweeps.
+which has less variance than the draw of L. Rounds double in length until the chains agree: the
+error is that between the means of the chains, or that between the last two rounds, if that is
+larger. The mean is over the last two rounds, that is, without the first quarter of all sweeps.
 
 The stream of a sample has its own key, so its result depends on nothing but itself and the model.
 """
