@@ -169,8 +169,8 @@ def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], s
     console.print(
         f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for only {size.n_report} "
         "images, to be quick. A fifth of their counts, chosen at random, is held out, and the "
-        "model is fitted to the others. Each component alone is removed, and the rest is refitted. The "
-        "cost is the log-likelihood that the held-out counts lose, in nats (natural logarithms), "
+        "model is fitted to the others. Each component alone is removed, and the rest is "
+        "refitted. The cost is the log-likelihood that the held-out counts lose, in nats (natural logarithms), "
         "with its standard error; < marks an upper bound."
     )
     rows = []
