@@ -529,8 +529,10 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> est = GammaPoissonMF(2, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
-        >>> est.proportions([[4, 1], [0, 0]]).sum(axis=1).round(12)
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, random_state=0).fit(X)
+        >>> est.proportions(X[:2]).sum(axis=1).round(12)
         array([1., 1.])
         """
         return self._posterior(X, "proportions").proportions
@@ -917,7 +919,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> X, truth = paper_synthetic(scale=30, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.rank_report(X).rank
         2
@@ -973,7 +975,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> X, truth = paper_synthetic(scale=30, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.prune(X).components_.shape
         (2, 4)
