@@ -529,8 +529,10 @@ class GammaPoissonMF(
 
         Examples
         --------
-        >>> est = GammaPoissonMF(2, random_state=0).fit([[4, 1], [1, 0], [3, 1]])
-        >>> est.proportions([[4, 1], [0, 0]]).sum(axis=1).round(12)
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, random_state=0).fit(X)
+        >>> est.proportions(X[:2]).sum(axis=1).round(12)
         array([1., 1.])
         """
         return self._posterior(X, "proportions").proportions
@@ -642,8 +644,9 @@ class GammaPoissonMF(
             Counts.
         precision : float or None, default=1e-4
             About the largest standard error of the total, in nats per token. A smaller value takes
-            longer, in proportion to its inverse square; a few short samples may not reach it. None stands for the full effort of
-            `log_marginal_likelihood`, also for the values of single samples.
+            longer, in proportion to its inverse square; a few short samples may not reach it.
+            None stands for the full effort of `log_marginal_likelihood`, also for the values of
+            single samples.
         method : str, default="auto"
             One of the methods of `log_marginal_likelihood`; `precision` is for "auto" only.
         total_only : bool, default=False
@@ -917,7 +920,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> X, truth = paper_synthetic(scale=30, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.rank_report(X).rank
         2
@@ -973,7 +976,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> X, truth = paper_synthetic(scale=30, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.prune(X).components_.shape
         (2, 4)

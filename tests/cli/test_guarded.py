@@ -84,14 +84,16 @@ def test_tables_of_other_manners(folder):
     )
 
 
-def test_smoothing_can_be_asked_for_later(folder):
-    (folder / "new.csv").write_text("ape,bee,cat,dog\n1,0,0,9\n")
+def test_a_score_without_smoothing(folder):
+    """Features without counts in the fit are possible by default, but not in the bare model."""
     (folder / "one.csv").write_text("ape,bee,cat\n1,0,0\n2,0,0\n")
     gapmf("fit", "one.csv", "-k", 1, "-o", "one.gapmf", "-q")
-    done = gapmf("score", "one.gapmf", "zoo.csv")
+    for options in ((), ("--smoothing", "0.05")):
+        done = gapmf("score", "one.gapmf", "zoo.csv", *options)
+        assert "probability 0" not in done.stdout
+        assert "nats, over 21 counts" in done.stdout
+    done = gapmf("score", "one.gapmf", "zoo.csv", "--smoothing", "0")
     assert "4 samples have probability 0" in done.stdout
-    done = gapmf("score", "one.gapmf", "zoo.csv", "--smoothing", "0.05")
-    assert "probability 0" not in done.stdout
 
 
 def test_triplets_by_other_names(folder):

@@ -61,12 +61,21 @@ def test_rank_prints_the_report_of_the_estimator(here):
     assert [int(row["component"]) for row in rows] == [r["component"] for r in found["components"]]
 
 
-def test_rank_by_held_out_counts_whose_features_are_found_by_name(here):
+@pytest.mark.parametrize("criterion", ["held-out samples", "BIC"])
+def test_rank_by_other_criteria(here, criterion):
+    """Features of held-out samples are found by name."""
     est = GammaPoissonMF.load("m.gapmf")
-    report = est.rank_report(counts("train.csv"), counts("test.csv"))
-    done = gapmf("rank", "m.gapmf", "train.csv", "--test", "test.csv", "--json")
-    found = {row["component"]: row["held_out"] for row in json.loads(done.stdout)["components"]}
-    assert [found[k] for k in range(4)] == pytest.approx(report.held_out.tolist(), rel=1e-12)
+    if criterion == "BIC":
+        report = est.rank_report(counts("train.csv"), criterion="bic")
+        options = ("--criterion", "bic")
+    else:
+        report = est.rank_report(counts("train.csv"), counts("test.csv"))
+        options = ("--test", "test.csv")
+    done = json.loads(gapmf("rank", "m.gapmf", "train.csv", *options, "--json").stdout)
+    assert (done["criterion"], done["rank"]) == (criterion, report.rank)
+    assert done["price"] == report.price
+    found = {row["component"]: row["cost"] for row in done["components"]}
+    assert [found[k] for k in range(4)] == pytest.approx(report.cost.tolist(), rel=1e-12)
 
 
 def test_select_prints_the_comparison(here):
@@ -77,7 +86,7 @@ def test_select_prints_the_comparison(here):
     assert done.stderr == ""
 
 
-def test_select_by_held_out_counts_draws_and_writes_the_chosen_model(here):
+def test_select_by_held_out_samples_draws_and_writes_the_chosen_model(here):
     arguments = ("select", "train.csv", "-k", "1,2,3", "--test", "test.csv", *FAST)
     done = gapmf(*arguments, "--json", "-o", "s.png", "--model-out", "best.gapmf")
     found = json.loads(done.stdout)
@@ -91,22 +100,25 @@ def test_select_by_held_out_counts_draws_and_writes_the_chosen_model(here):
     gapmf(*arguments, "-o", "s.csv")
     with open("s.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["held_out"]) for row in rows] == [row["held_out"] for row in found["ranks"]]
+    assert found["criterion"] == "held-out samples"
+    for name in ("score", "error"):
+        assert [float(row[name]) for row in rows] == [row[name] for row in found["ranks"]]
 
 
 def test_the_picture_shows_differences_errors_and_the_choice(here):
     est = GammaPoissonMF(tol=1e-3, random_state=0)
     X, test = counts("train.csv"), counts("test.csv")
-    for held_out in (None, test):
-        found = select_rank(X, [1, 2, 3], X_test=held_out, estimator=est)
+    for options in ({}, {"criterion": "bic"}, {"X_test": test}):
+        found = select_rank(X, [1, 2, 3], **options, estimator=est)
         (ax,) = rank_commands.draw(found).axes
-        values = found.bic if found.held_out is None else found.held_out
+        values = found.score
+        assert found.criterion in ax.get_ylabel()
         drawn = ax.containers[0].lines[0].get_xydata()
         np.testing.assert_allclose(drawn, np.column_stack([[1, 2, 3], values - values.max()]))
         texts = [text.get_text() for text in ax.texts]
         assert "chosen: 2" in texts
         assert "best" in texts
-        assert any("±" in text for text in texts) == (found.held_out is not None)
+        assert sum("±" in text for text in texts) == (found.error > 0).sum()
         assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3"]
 
 
@@ -120,7 +132,7 @@ def test_ctrl_c_shows_the_ranks_that_are_finished(here, capsys, monkeypatch):
     files = rank_commands.Files(here / "train.csv", None, here / "i.csv", None)
     parameters = {"tol": 1e-3, "random_state": 0}
     with pytest.raises(SystemExit, match="130"):
-        rank_commands.select(files, "1,2,3", parameters, {}, json=False)
+        rank_commands.select(files, "1,2,3", parameters, {}, {}, criterion="prediction", json=False)
     out, err = capsys.readouterr()
     assert err == "gapmf: stopped: 2 of 3 numbers of components are compared\n"
     shown = out.splitlines()
@@ -159,7 +171,7 @@ def test_ctrl_c_ends_with_one_line(here):
         (["select", "train.csv", "-k", "2", "--model-out", "train.csv"], "is the data"),
         (["select", "train.csv", "-k", "2", "--model-out", "test.csv"], "is not a model"),
         (["select", "train.csv", "-k", "2", "--test", "test.csv", "-o", "test.csv"], "is the test"),
-        (["select", "train.csv", "-k", "2", "--algorithm", "no"], "unknown algorithm 'no'"),
+        (["select", "train.csv", "-k", "2", "--algorithm", "no"], "algorithm must be one of"),
         (["rank", "m.gapmf", "nowhere.csv"], "No such file"),
         (["rank", "train.csv", "train.csv"], "not a gapmf file"),
         (["rank", "m.gapmf", "train.csv", "-o", "x.png"], "must end in .csv, .tsv, .json"),

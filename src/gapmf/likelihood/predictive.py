@@ -194,8 +194,9 @@ def document_completion(
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Observed counts; or all counts, if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples; the model is one of both parts together. A number between 0 and 1 is the probability with
-        which each token of `observed` is held out: the split is then made here.
+        Held-out counts of the same samples; the model is one of both parts together. A number
+        between 0 and 1 is the probability with which each token of `observed` is held out: the
+        split is then made here.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05
