@@ -219,8 +219,10 @@ def test_the_estimator_answers():
     np.testing.assert_array_equal(posterior.mean, H)
     assert posterior.quantiles.shape == (1, 6, 4)
     assert posterior.draws.shape == (5, 6, 4)
+    each = est.log_likelihood(X, precision=np.inf)
+    np.testing.assert_array_equal(est.score_samples(X), each.per_sample)
+    np.testing.assert_array_equal(est.score_samples(X[2:3]), each.per_sample[2:3])
     carefully = est.log_likelihood(X, precision=None)
-    np.testing.assert_array_equal(est.score_samples(X), carefully.per_sample)
     assert est.score(X) == est.log_likelihood(X).total / 6
     assert est.score(X) == pytest.approx(carefully.total / 6, abs=3e-4 * X.sum() / 6)
 
