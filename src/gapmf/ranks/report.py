@@ -49,7 +49,8 @@ CRITERIA = ("prediction", "bic")
 class RankReport:
     """Report on the components of a fit: the cost of removing each, and how many to keep.
 
-    Components are removed one at a time, the cheapest first. With held-out data this goes on while
+    Components are removed one at a time: of those that cost nothing the smallest first, then those
+    that cost least. With held-out data this goes on while
     their log-likelihood is within two standard errors of that of the best model so far; with BIC,
     while a removal costs less log-likelihood than `price`.
 
@@ -151,8 +152,8 @@ class RankReport:
         return [
             f"cost: the log-likelihood that {data} lose, in nats (natural logarithms), when this "
             f"component alone is removed and the others are refitted, ± its standard error{bound}",
-            f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, the "
-            f"cheapest first, while {rule}.{anew}",
+            f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, "
+            f"small and cheap ones first, while {rule}.{anew}",
             f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
             f"tiny component grows by the factor r where r > 1. This is the largest of "
             f"{self.r.size:,} features, {verdict}.",
@@ -218,11 +219,18 @@ class BackwardElimination:
         """
         best = full
         share = full.model.shares
-        losses = {k: self.loss(full, less)[0] for k, less in first.items()}
+        losses = {k: self.loss(full, less) for k, less in first.items()}
+        cheap = {k: self.excess(*loss) < 0.0 for k, loss in losses.items()}
+
+        def turn(k: int) -> tuple[bool, float]:
+            # A spare component can take the place of a large one. Both are cheap then, and a
+            # reader expects the large one to stay.
+            return not cheap[k], share[k] if cheap[k] else losses[k][0]
+
         left = list(range(full.model.n_components))
         removed: list[int] = []
         models: list[GaP] = []
-        for i, k in enumerate(sorted(first, key=lambda k: (losses[k], share[k]))):
+        for i, k in enumerate(sorted(first, key=turn)):
             if len(left) == 1:
                 break
             less = self.without(full, left.index(k), CAREFUL) if removed else first[k]
