@@ -32,7 +32,7 @@ PART = 0.6  # of the samples: if more are needed, all are computed
 MARGIN = 0.6  # of the error that is allowed, for the prediction of the others
 # Precision of the sizes, and sweeps at most: their noise is a part of the spread. The second is for
 # spreads that the first leaves too large.
-EFFORTS = ((0.03, 32), (0.02, 128))
+EFFORTS = ((0.05, 32), (0.02, 128))
 
 
 def total_log_likelihood(
