@@ -171,10 +171,7 @@ def test_ctrl_c_ends_with_one_line(here):
         (["select", "train.csv", "-k", "2", "--model-out", "train.csv"], "is the data"),
         (["select", "train.csv", "-k", "2", "--model-out", "test.csv"], "is not a model"),
         (["select", "train.csv", "-k", "2", "--test", "test.csv", "-o", "test.csv"], "is the test"),
-        (
-            ["select", "train.csv", "-k", "2", "--algorithm", "no"],
-            "algorithm must be one of",
-        ),
+        (["select", "train.csv", "-k", "2", "--algorithm", "no"], "algorithm must be one of"),
         (["rank", "m.gapmf", "nowhere.csv"], "No such file"),
         (["rank", "train.csv", "train.csv"], "not a gapmf file"),
         (["rank", "m.gapmf", "train.csv", "-o", "x.png"], "must end in .csv, .tsv, .json"),

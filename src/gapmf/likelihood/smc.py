@@ -49,6 +49,8 @@ _BLOCK_COST = 5e7  # operations of one task of a thread
 COARSE_ISLANDS = 2
 COARSE_PARTICLES = 64  # per island; with fewer, the estimate is too small by more than its error
 COARSE_SPACING = 6.0
+MAX_PARTICLES = 1 << 14  # that a precision can lead to
+ENOUGH = 1.5  # times the variance that was asked for
 MAX_COARSE = 8  # times as many particles: beyond, better guides and more moves pay
 
 # The variance of the weights within islands is used like that of 7 further islands. The factor
@@ -137,8 +139,16 @@ def log_factors_to(
         return estimate(int(np.ceil(factor)), 0.5, 1.0)
     n_particles = COARSE_ISLANDS * COARSE_PARTICLES * factor
     most = N_ISLANDS * max_particles(model.n_components)
-    per_island = check_particles(int(min(n_particles, most)), model.n_components)
-    return log_factors(rows, model, seed, per_island, n_jobs, progress=part_of(progress, 0.5, 1.0))
+    for start in (0.5, 0.75):
+        n_particles = min(n_particles, MAX_PARTICLES, most)
+        per_island = check_particles(int(n_particles), model.n_components)
+        part = part_of(progress, start, start + 0.25)
+        found = log_factors(rows, model, seed, per_island, n_jobs, progress=part)
+        factor = (sum_error(found, times) / std_error) ** 2
+        if factor <= ENOUGH or n_particles >= min(MAX_PARTICLES, most):
+            break
+        n_particles *= factor  # errors fall more slowly where single samples are hard
+    return found
 
 
 def _estimate(
