@@ -643,9 +643,10 @@ class GammaPoissonMF(
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
         precision : float or None, default=1e-4
-            Largest standard error of the total, in nats per token. A smaller value takes longer,
-            in proportion to its inverse square. None stands for the full effort of
-            `log_marginal_likelihood`, also for the values of single samples.
+            About the largest standard error of the total, in nats per token. A smaller value takes
+            longer, in proportion to its inverse square; a few short samples may not reach it.
+            None stands for the full effort of `log_marginal_likelihood`, also for the values of
+            single samples.
         method : str, default="auto"
             One of the methods of `log_marginal_likelihood`; `precision` is for "auto" only.
         total_only : bool, default=False
@@ -733,7 +734,7 @@ class GammaPoissonMF(
     def score(self, X: Any, y: Any = None) -> float:
         """Compute the mean log-likelihood per sample, for comparing fits.
 
-        Its standard error is at most 1e-4 nats per token. If a random part of the samples is
+        Its standard error is about 1e-4 nats per token or less. If a random part of the samples is
         enough for that, only these are computed.
 
         Parameters

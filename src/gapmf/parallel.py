@@ -51,10 +51,11 @@ def map_reduce(
     an error or Ctrl-C no further task starts; the call returns when running tasks have ended.
     """
     waiting = deque(tasks)
+    done: deque[None] = deque()  # one entry per finished task: appending is safe in threads
 
     def tell() -> None:
         if progress is not None:
-            progress(1.0 - len(waiting) / max(len(tasks), 1))
+            progress(len(done) / max(len(tasks), 1))
 
     def worker(alone: bool = False) -> Local:
         local = new_local()
@@ -65,6 +66,7 @@ def map_reduce(
                 except IndexError:
                     return local
                 work(task, local)
+                done.append(None)
                 if alone:
                     tell()
         finally:

@@ -149,26 +149,29 @@ def select_rank(
     template = GammaPoissonMF() if estimator is None else estimator
     judge = _criterion(counts, X_test, criterion, template)
     made = ranks if how == "fits" else ranks[-1:]
-    fits: list[GammaPoissonMF] = []
-    scores: list[Scores] = []
+    judged: list[tuple[GammaPoissonMF, Scores]] = []
     interrupted = False
     try:
         for K in made:
             fit = fit_copy(template, judge.fitted, n_components=K)
-            scores.append(judge.score(fit.model_))
-            fits.append(fit)
+            judged.append((fit, judge.score(fit.model_)))
         if how == "prune":
-            report = fits[0].rank_report(judge.fitted, X_test, criterion=criterion)
+            largest = judged[0][0]
+            report = largest.rank_report(judge.fitted, X_test, criterion=criterion)
             for model in report.models:
                 if model.n_components in ranks:
-                    fit = fit_from(fits[0], judge.fitted, model)
-                    scores.insert(0, judge.score(fit.model_))
-                    fits.insert(0, fit)
+                    fit = fit_from(largest, judge.fitted, model)
+                    judged.insert(0, (fit, judge.score(fit.model_)))
     except KeyboardInterrupt:
         interrupted = True
-        if not fits:
+        if not judged:
             raise
-    return _compare(fits[: len(scores)], scores[: len(fits)], counts, judge, interrupted)
+    found = _compare(judged, counts, judge, interrupted)
+    for est in (found.estimator, *found.estimators):  # as if each had been fitted to X
+        est._check_names(X, reset=True)
+        kept = ("init", "n_init", "alpha", "beta", "checkpoint")
+        est.set_params(**{name: getattr(template, name) for name in kept})
+    return found
 
 
 def _criterion(
@@ -187,13 +190,13 @@ def _criterion(
 
 
 def _compare(
-    fits: list[GammaPoissonMF],
-    scores: list[Scores],
+    judged: list[tuple[GammaPoissonMF, Scores]],
     counts: sp.csr_array,
     judge: Criterion,
     interrupted: bool,
 ) -> RankSelection:
     """Compare fits, given in ascending order of rank, and finish the best."""
+    fits, scores = [fit for fit, _ in judged], [score for _, score in judged]
     ranks = np.array([fit.n_components for fit in fits])
     values = np.array([score.total for score in scores]) - (judge.price or 0.0) * ranks
     best = int(values.argmax())

@@ -89,7 +89,7 @@ class Size:
     tol: float
 
 
-FULL = Size(K=12, n_train=1717, n_test=80, n_report=400, tol=1e-4)
+FULL = Size(K=12, n_train=1717, n_test=80, n_report=80, tol=1e-4)
 QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
 
 
@@ -117,7 +117,7 @@ def run(seed: int, output: Path, jobs: int, *, quick: bool) -> None:
     )
     order = np.argsort(-est.model_.shares, kind="stable")
     _show_components(console, est, order, output)
-    report = est.rank_report(train[: size.n_report])  # with a bar of its own
+    report = est.rank_report(train[: size.n_report])
     _show_ranks(console, report, order, size)
     with console.status("predicting held-out images"):
         one = fit_digits(1, train, size, seed, jobs)
@@ -167,10 +167,10 @@ def _show_components(console: Console, est: Any, order: NDArray[np.intp], output
 def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], size: Size) -> None:
     console.print(
         f"[bold]Are all {size.K} needed?[/] est.rank_report(X), here for only {size.n_report} "
-        "images, to be quick. A fifth of their counts, chosen at random, is held out, and the "
-        "model is fitted to the others. Each component alone is removed, and the rest is "
-        "refitted. The cost is the log-likelihood that the held-out counts lose, in nats (natural "
-        "logarithms), with its standard error; < marks an upper bound."
+        "images, to be quick. A random fifth of their counts is held out, to be predicted from the "
+        "others. Each component alone is removed, and the others are refitted. The cost is the "
+        "log-likelihood that the held-out counts lose, in nats (natural logarithms), with its "
+        "standard error."
     )
     rows = []
     for place, k in enumerate(order, 1):
@@ -180,11 +180,10 @@ def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], s
         rows.append((str(place), f"{report.share[k]:.1%}", cost, kept))
     _print_table(console, ("component", "share", "cost", "kept"), rows)
     console.print(
-        "Components are then removed one at a time, the cheapest first, as long as the held-out "
-        "counts lose no more than two standard errors. The others take over the counts of a "
-        "removed component, so that they become more expensive to remove: "
-        f"[bold]{report.rank} of {size.K} stay[/]. With more images, more components can be told "
-        "from noise.\n"
+        "Components are then removed one at a time, the cheapest first, while the loss is within "
+        "two standard errors. The others take over the counts of a removed component, so that "
+        f"they become more expensive to remove: [bold]{report.rank} of {size.K} stay[/]. With "
+        "more images, more components are needed to predict them.\n"
     )
 
 

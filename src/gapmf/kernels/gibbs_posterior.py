@@ -24,7 +24,7 @@ from gapmf.kernels.jit import inner, kernel
 
 N_CHAINS = 4
 FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
-SAFETY = 2.0  # standard errors: one that comes from four chains is often too small
+SAFETY = 2.5  # standard errors: one that comes from four chains is often too small
 
 f4 = np.float32
 
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     """(N,): the error of E[h | v] relative to its length."""
     n_sweeps: NDArray[np.int64]
     """(N,): sweeps of each chain."""
-    draws: NDArray[np.int32]
+    draws: NDArray[np.int64]
     """(N, n_draws, N_CHAINS, K): draws of L, each after another sweep."""
 
 

@@ -20,7 +20,8 @@ from gapmf.errors import InvalidInputError
 from gapmf.likelihood.exact import nodes_per_stick
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
 from gapmf.likelihood.moments import posterior_moments
-from gapmf.likelihood.planning import check_support, group_by_support, quadrature_cost
+from gapmf.likelihood.planning import check_support, group_by_support, quadrature_cost, support
+from gapmf.likelihood.result import MIN_FIRST_TOKENS, expected_first_tokens
 from gapmf.likelihood.sample import (
     ACTIVATIONS,
     Sample,
@@ -41,6 +42,7 @@ MAX_DRAWS = 1024  # per sample, that can be asked for
 QUANTILE_DRAWS = 512  # that quantiles and deviations come from, if no more are asked for
 # Sweeps of a chain, at most: so many over the square of the precision, within limits.
 SWEEPS_AT_ONE, MAX_SWEEPS = 1.3, (64, 4096)
+FAR_OFF = 0.3  # of the exact means: draws whose means are further off are not reliable
 _MAX_HELD = 1 << 25  # numbers of draws that are held at once
 
 # The careful way: numbers of chains to try while their means disagree. Longer chains would stay in
@@ -72,10 +74,11 @@ class Posterior:
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
         Error of the vector of a sample's means relative to its length, as measured from its
-        chains (two standard errors; one if `careful`); 0 where exact.
+        chains: 2.5 standard errors, or one if `careful`; 0 where exact.
     reliable : ndarray of bool of shape (n_samples,)
-        False where the chains still disagree by more than `precision` after all sweeps: they may
-        be in different modes.
+        False where the chains still disagree by more than `precision` after all sweeps (2 % if
+        `careful`), where a very small α may have kept all of them in one mode, and where the
+        draws of an exact sample miss its mean.
     """
 
     mean: Array
@@ -196,6 +199,10 @@ def posterior_activations(
         if wanted:
             h, variance = _draw_activations(rows, some, model, seed, found.draws)
             std[estimated] = np.sqrt(variance[own])
+            # Draws of exact samples are judged by their means.
+            off = np.linalg.norm(h.mean(axis=0) - (model.alpha + sizes[some]) / rate, axis=1)
+            length = np.linalg.norm((model.alpha + sizes[some]) / rate, axis=1)
+            reliable[some] &= (off <= FAR_OFF * length) | own
             quantile_values[:, some] = np.quantile(h, levels, axis=0)
             if draws is not None:
                 draws[:, some] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
@@ -248,7 +255,14 @@ def _draw(
         n_draws=-(-n_draws // 4),
         progress=progress,
     )
-    return _Drawn(found.mean, found.error, found.error <= precision, found.draws)
+    # With a small α, all chains may be in one mode, and agree: they must have had the chance to
+    # give a first token to every component that the sample can have.
+    possible = support(rows, model.W > 0)
+    rarest = np.where(possible, model.alpha, np.inf).min(axis=1)
+    total = np.asarray(rows.sum(axis=1)).astype(float)
+    tried = 4.0 * found.n_sweeps * expected_first_tokens(rarest, possible @ model.alpha, total)
+    missed = (possible.sum(axis=1) > 1) & (tried < MIN_FIRST_TOKENS)
+    return _Drawn(found.mean, found.error, (found.error <= precision) & ~missed, found.draws)
 
 
 def _draw_activations(

@@ -28,8 +28,9 @@ from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
 _ENTRIES_AT_ONCE = 1 << 16
-# Where chains take longer to agree, it is on shares of components that predict the same.
-SCORE_PRECISION, SCORE_SWEEPS = 0.05, 32
+# Of activations that predict held-out counts. Chains that have not met predict a little better than
+# they should, with more components a little more so.
+SCORE_PRECISION, SCORE_SWEEPS = 0.05, 64
 MAX_TOTAL = 300_000  # largest total count whose law is computed: half a minute
 
 
@@ -193,8 +194,9 @@ def document_completion(
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Observed counts; or all counts, if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples. A number between 0 and 1 is the probability with
-        which each token of `observed` is held out: the split is then made here.
+        Held-out counts of the same samples; the model is one of both parts together. A number
+        between 0 and 1 is the probability with which each token of `observed` is held out: the
+        split is then made here.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05
@@ -242,7 +244,7 @@ def document_completion(
                 f"and {rest.shape[0]}"
             )
         n_tokens = _check_tokens(rest)
-        share = n_tokens / (n_tokens + _check_tokens(shown))
+        share = n_tokens / (n_tokens + max(float(shown.sum()), 1.0))
     check_support(rest, model.W)
     smaller = GaP(model.W * (1.0 - share), model.alpha, model.beta)
     seed = int(rng.integers(2**63))
@@ -292,7 +294,7 @@ def held_out_scores(
     n_jobs: int | None,
     progress: Progress | None = None,
 ) -> Array:
-    """Return log p(rest | E[h | shown]) of each sample, (N,).
+    """Return log p(rest | h) of each sample at an estimate of E[h | shown], (N,).
 
     The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
     """

@@ -25,7 +25,7 @@ from gapmf.model import GaP
 from gapmf.parallel import Progress, map_reduce, part_of
 from gapmf.types import Array
 
-_BLOCK_ENTRIES = 1 << 22  # counts that are laid out at once, so that memory is bounded
+_BLOCK_ENTRIES = 1 << 20  # counts that are laid out at once, so that memory is bounded
 _TASK_WORK = 2e7  # tokens × components: a fraction of a second, so Ctrl-C is answered
 
 # The kernels of a sweep can also add over samples, which is not asked for here.
@@ -37,9 +37,9 @@ class Sizes(NamedTuple):
     """Posterior component sizes L of N samples."""
 
     mean: Array  # (N, K): E[L | v]
-    error: Array  # (N,): two standard errors of E[h | v], relative to its length
+    error: Array  # (N,): SAFETY standard errors of E[h | v], relative to its length
     n_sweeps: NDArray[np.int64]  # (N,): sweeps of each chain
-    draws: NDArray[np.int32]  # (N, n_draws × 4, K): draws of L
+    draws: NDArray[np.int64]  # (N, n_draws × 4, K): draws of L
 
 
 def sample_sizes(
@@ -68,7 +68,7 @@ def sample_sizes(
         np.empty((N, K)),
         np.empty(N),
         np.empty(N, np.int64),
-        np.empty((N, n_draws, make_chains(1).sizes.shape[0], K), np.int32),
+        np.empty((N, n_draws, make_chains(1).sizes.shape[0], K), np.int64),
     )
     ends = np.unique(np.searchsorted(rows.indptr, np.arange(0, rows.nnz, _BLOCK_ENTRIES)))
     cuts = np.unique([0, *ends.tolist(), N])

@@ -53,6 +53,9 @@ class RankReport:
     their log-likelihood is within two standard errors of that of the best model so far; with BIC,
     while a removal costs less log-likelihood than `price`.
 
+    If counts are held out, the report is on a new fit to the others, whose components are numbered
+    like those of the given fit as far as they are the same.
+
     Attributes
     ----------
     rank : int
@@ -134,6 +137,9 @@ class RankReport:
             "held-out samples": "the held-out samples",
             "BIC": "the fitted counts",
         }[self.criterion]
+        anew = ""
+        if self.criterion == "held-out counts":
+            anew = " The components are those of a new fit to the other counts."
         rule = "the loss is within two standard errors of the best so far"
         if self.price is not None:
             rule = f"that costs less than BIC's price of a component, {self.price:.1f} nats"
@@ -146,7 +152,7 @@ class RankReport:
             f"cost: the log-likelihood that {data} lose, in nats (natural logarithms), when this "
             f"component alone is removed and the others are refitted, ± its standard error{bound}",
             f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, the "
-            f"cheapest first, while {rule}.",
+            f"cheapest first, while {rule}.{anew}",
             f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
             f"tiny component grows by the factor r where r > 1. This is the largest of "
             f"{self.r.size:,} features, {verdict}.",
@@ -340,9 +346,9 @@ def make_report(
         report,
         model=scaled(report.model, criterion.scale, totals),
         models=models,
-        norm=model.column_norms,
-        share=model.shares,
-        labels=tuple(component_labels(model, totals, names)),
+        norm=start.column_norms / criterion.scale,
+        share=start.shares,
+        labels=tuple(component_labels(start, totals, names)),
         feature_names=feature_names,
     )
 
