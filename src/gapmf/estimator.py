@@ -61,7 +61,7 @@ from gapmf.validation import (
     check_whole,
 )
 
-FAR_APART = 4  # times the precision: a disagreement of chains to warn of
+FAR_APART = 6  # times the precision: a disagreement of chains to warn of
 
 
 class GammaPoissonMF(

@@ -34,7 +34,7 @@ from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP, check_model
 from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
-from gapmf.validation import check_number, check_random_state, check_whole
+from gapmf.validation import LARGEST_ALPHA, check_number, check_random_state, check_whole
 
 EXACT_COST = 1e6  # operations per sample up to which moments are exact: a millisecond
 MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
@@ -258,7 +258,7 @@ def _draw(
     # With a small α, all chains may be in one mode, and agree: they must have had the chance to
     # give a first token to every component that the sample can have.
     possible = support(rows, model.W > 0)
-    rarest = np.where(possible, model.alpha, np.inf).min(axis=1)
+    rarest = np.where(possible, model.alpha, LARGEST_ALPHA).min(axis=1)
     total = np.asarray(rows.sum(axis=1)).astype(float)
     tried = 4.0 * found.n_sweeps * expected_first_tokens(rarest, possible @ model.alpha, total)
     missed = (possible.sum(axis=1) > 1) & (tried < MIN_FIRST_TOKENS)
