@@ -48,11 +48,11 @@ def test_moments_are_exact_where_cheap():
     [({"precision": 0.1}, 200, 0.1), ({}, 200, 0.05), ({"careful": True}, 10, 0.01)],
 )
 def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
-    """Where components overlap so much that chains of a quarter of the samples end too early.
+    """Where components overlap so much that chains of 40 % of the samples end too early.
 
-    Of thousands of such samples, 92 % are within the precision, and 99 % within twice: fewer than
-    86 % and 96 % of 200 are in 0.1 % of seeds. The careful way promises a standard error of half of
-    what is allowed here.
+    Of 2,000 such samples, 96 % were within the precision, and 99.9 % within twice: fewer than 92 %
+    or 98 % of 200 are in 0.1 % of seeds. The careful way promises a standard error of half of what
+    is allowed here.
     """
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
     X, model = a_data_set(N=N)
@@ -61,11 +61,11 @@ def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
     drawn = posterior_activations(X, model, random_state=0, **options)
     assert not drawn.exact[X.sum(axis=1) > 0].any()
     off = relative_error(drawn.mean, exact.h)
-    assert (off <= allowed).mean() > 0.86
-    assert (off <= 2.0 * allowed).mean() > 0.96
-    assert (off <= 2.0 * drawn.error + 1e-12).mean() > 0.96  # and chains know it
+    assert (off <= allowed).mean() > 0.92
+    assert (off <= 2.0 * allowed).mean() > 0.98
+    assert (off <= 2.0 * drawn.error + 1e-12).mean() > 0.97  # and chains know it
     assert off.max() > 1e-4
-    assert 0.5 < drawn.reliable.mean() <= 1.0
+    assert drawn.reliable.mean() > 0.45
     deviation = np.sqrt(exact.h_variance)
     assert (np.abs(drawn.std / deviation - 1.0) < 0.3).mean() > 0.99
 
@@ -160,8 +160,10 @@ def test_what_chains_may_have_missed_is_flagged(monkeypatch):
     """A sample with several modes: few chains see that they disagree, many find the mean."""
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
     v, W = [[8, 8, 8]], [[3, 1, 0.5], [1, 2, 0.1], [0.3, 0.2, 4]]
-    found = posterior_activations(v, GaP(W, alpha=1e-4), careful=True, random_state=0)
-    assert not found.reliable[0]
+    for seed in range(3):  # even where all chains are in the same mode, and agree
+        for careful in (False, True):
+            found = posterior_activations(v, GaP(W, alpha=1e-4), careful=careful, random_state=seed)
+            assert not found.reliable[0]
     model = GaP(W, alpha=0.1)
     exact = posterior_moments(v, model).h
     for seed in range(3):
@@ -223,6 +225,8 @@ def test_the_estimator_answers():
     np.testing.assert_array_equal(est.score_samples(X), each.per_sample)
     np.testing.assert_array_equal(est.score_samples(X[2:3]), each.per_sample[2:3])
     carefully = est.log_likelihood(X, precision=None)
+    noise = np.hypot(each.std_errors, carefully.std_errors)
+    assert (np.abs(each.per_sample - carefully.per_sample) < 4 * noise).all()
     assert est.score(X) == est.log_likelihood(X).total / 6
     assert est.score(X) == pytest.approx(carefully.total / 6, abs=3e-4 * X.sum() / 6)
 
