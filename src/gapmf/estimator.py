@@ -618,14 +618,14 @@ class GammaPoissonMF(
 
     def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
         """Say which features have counts here but in no component."""
-        unknown = np.flatnonzero(~known)
-        totals = np.asarray(counts.sum(axis=0))[unknown]
-        names = getattr(self, "feature_names_in_", np.arange(known.size))[unknown]
+        totals = np.asarray(counts.sum(axis=0))
+        unknown = np.flatnonzero(~known & (totals > 0))
+        names = getattr(self, "feature_names_in_", [f"feature {f}" for f in range(known.size)])
+        listed = list_features(totals[unknown], [names[f] for f in unknown])
         return (
             "features that had no counts in the fit say nothing about activations and are "
-            f"ignored: {int((totals > 0).sum()):,} features, with "
-            f"{totals.sum() / counts.sum():.2%} of all counts: "
-            f"{list_features(totals[totals > 0], names[totals > 0].tolist())}"
+            f"ignored: {unknown.size:,} of {known.size:,}, with "
+            f"{totals[unknown].sum() / totals.sum():.2%} of all counts: {listed}"
         )
 
     def log_likelihood(
