@@ -38,7 +38,7 @@ SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 # Iterations of a refit, with one sweep and with more. After the light one, costs are several times
 # too large; it shows which components are clearly needed.
 LIGHT, CAREFUL = (8, 0), (20, 10)
-NEAR = 10.0  # times what is allowed: a component that costs more after a light refit is needed
+NEAR = 8.0  # times what is allowed: a component that costs more after a light refit is needed
 ALLOWED = 2.0  # standard errors that a removal may cost, since refits add some noise of their own
 FIT, FIRST_PASS = 0.4, 0.3  # of the work of a report, as a rule
 
