@@ -37,6 +37,7 @@ def serve():
         server.server_close()
 
 
+@pytest.mark.slow
 def test_nips_is_fetched_once(serve, tmp_path):
     source = os.environ.get("GAPMF_NIPS_DIR")
     if source is None or not Path(source).is_dir():

@@ -150,6 +150,7 @@ def scaled(depth, target, logs, N=400):
     return X, np.rint(np.log1p(rounded)) if logs else rounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("depth", "target", "logs", "reason"),
     [

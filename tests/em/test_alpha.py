@@ -85,6 +85,7 @@ def best_on_a_grid(*columns):
     return grid[int(np.argmax(values))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_lifting_climbs_to_the_same_alpha(shared):
     """Each step gains, none is needed at the top, and components without counts are left alone."""

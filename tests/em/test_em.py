@@ -95,6 +95,7 @@ def test_the_mean_start_is_a_fixed_point(name):
     assert np.ptp(other / other.sum(axis=0), axis=1).max() > 0.01
 
 
+@pytest.mark.slow
 def test_all_share_their_stationary_points():
     """A maximum is a fixed point of both EMs, and a long EM has no gradient left."""
     expect = _load(scale=2.0, n_samples=60, seed=2)

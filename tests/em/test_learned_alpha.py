@@ -85,6 +85,7 @@ def test_slope_against_40_digits():
 # EM-C
 
 
+@pytest.mark.slow
 @given(
     problems(max_count=2, max_samples=3, max_features=2, max_components=3), st.sampled_from(MODES)
 )
@@ -118,6 +119,7 @@ def test_expected_sizes_are_the_laws_added_up(problem):
     np.testing.assert_allclose(sizes, expected, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 @given(
     problems(max_count=12, max_samples=6, max_components=3),
     st.sampled_from(MODES),

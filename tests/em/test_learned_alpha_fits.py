@@ -53,6 +53,7 @@ def test_a_law_of_sizes_that_takes_too_long_is_refused_first():
     assert not seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dearest", [5.0, 30.0, 9_000.0])
 @pytest.mark.parametrize("algorithm", ["exact", "em-c"])
 def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, algorithm):
@@ -78,6 +79,7 @@ def test_a_fit_is_kept_when_alpha_comes_to_cost_too_much(monkeypatch, dearest, a
     assert value > GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X).log_likelihood_
 
 
+@pytest.mark.slow
 def test_a_trial_that_costs_too_much_does_not_end_a_fit(monkeypatch):
     """E-steps are refused a little beyond the maximum: it is found all the same."""
     X = GaP([[9.0, 1.0], [1.0, 6.0], [3.0, 2.0]], [0.4, 1.2]).sample(60, random_state=0)

@@ -26,6 +26,7 @@ def _start(X, K, seed, alpha=1.0, beta=1.0):
     return random_start(X.mean(axis=0), a, b, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), ([0.3, 2.0, 1.0], [1.0, 0.2, 5.0])])
 def test_certificate_of_a_maximum(scale, alpha, beta):
@@ -106,6 +107,7 @@ def test_regrowing_finds_a_better_place_for_the_spare_column():
     assert improve(expect, one, max_iter=10, history=History()) is one
 
 
+@pytest.mark.slow
 def test_exchanging_columns_finds_who_is_who():
     """With unequal α every assignment of α to the columns is a basin; one start is enough."""
     truth = GaP(paper_model(30.0).W, [0.4, 2.5], [0.5, 3.0])

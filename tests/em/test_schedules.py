@@ -33,6 +33,7 @@ def two_models(seed, *, learn=False):
     return X, a, GaP(W, alpha * factor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_the_gain_of_a_step_is_the_difference_of_exact_likelihoods(learn):
     """Within a few standard errors, which take two sweeps for a draw: chains can be slower."""

@@ -44,6 +44,7 @@ def run(engine, X, model, sweeps, n=3):
     return [engine.advance(model, sweeps) for _ in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expectations", [False, True])
 @pytest.mark.parametrize("n_draws", [1, 6])
 @pytest.mark.parametrize(

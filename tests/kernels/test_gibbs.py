@@ -64,6 +64,7 @@ def refuse_counts(seen, expected):
         assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > REFUSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_moments_are_the_exact_ones(name):
     """Means and second moments of L, h and C, from draws and from expectations of C."""
@@ -91,6 +92,7 @@ def test_moments_are_the_exact_ones(name):
     assert expected_C.var() <= C.var()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_the_sum_of_scaled_activations_is_gamma(name):
     """Σ_k (S_k + β_k) h_kn ~ Gamma(A + |v_n|, 1), whatever W is."""
@@ -101,6 +103,7 @@ def test_the_sum_of_scaled_activations_is_gamma(name):
     assert stats.kstest(s, stats.gamma(model.alpha.sum() + sum(v)).cdf).pvalue > REFUSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["few counts, small alpha", "unequal alpha", "one feature"])
 def test_the_law_of_sizes_is_the_exact_one(name):
     """The histogram of L that the engine keeps, over independent chains."""
@@ -118,6 +121,7 @@ def test_the_law_of_sizes_is_the_exact_one(name):
     )  # one draw each: the histogram and the sum of C tell the same L
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "largest"), [(0.3, 128), (2.0, 128), (0.3, 2), (0.05, 5)])
 def test_joint_distribution(alpha, largest, monkeypatch):
     """Geweke's test, from stationarity.
@@ -151,6 +155,7 @@ def test_joint_distribution(alpha, largest, monkeypatch):
     refuse_far(z_scores(C, W * model.alpha / model.beta))
 
 
+@pytest.mark.slow
 def test_agrees_with_the_literal_sampler():
     """Five components, too many for quadrature: both samplers' Σ c and Σ h, over the samples."""
     rng = np.random.default_rng(2)

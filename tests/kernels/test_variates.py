@@ -52,6 +52,7 @@ def binomials(m, n, p, seed):
     return out
 
 
+@pytest.mark.slow
 def test_normals():
     x = normals(5 * N, U(1))
     assert stats.kstest(x, "norm").pvalue > REFUSE
@@ -61,12 +62,14 @@ def test_normals():
     assert stats.binomtest(int((x > 3.654).sum()), int((np.abs(x) > 3.654).sum())).pvalue > REFUSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [1.0, 1.05, 1.7, 5.0, 300.0, 1e9])
 def test_gammas(shape):
     x = gammas(N, shape, U(int(shape) + 2))
     assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > REFUSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "p"),
     [
@@ -101,6 +104,7 @@ def test_binomials(n, p):
     assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > REFUSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "p"), [(10**14, 0.3), (10**15, 0.01), (2**53, 0.3), (2**53, 0.5)])
 def test_enormous_binomials_are_normal(n, p):
     """The normal law is exact to 1e-7 there."""

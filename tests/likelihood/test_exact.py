@@ -37,6 +37,7 @@ def test_all_methods_equal_the_papers_sum(problem):
         assert close(log_marginal_likelihood(X, model, method).total, expected, 1e-10), method
 
 
+@pytest.mark.slow
 @given(problems(max_count=12, max_samples=4))
 @settings(max_examples=100)
 def test_methods_agree_sample_by_sample(problem):
@@ -47,6 +48,7 @@ def test_methods_agree_sample_by_sample(problem):
     assert close(values[2], values[0], 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("K", "n"), [(2, 2000), (3, 1000)])
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 20.0])
 def test_fast_methods_agree_at_large_counts(K, n, alpha):
@@ -60,6 +62,7 @@ def test_fast_methods_agree_at_large_counts(K, n, alpha):
     assert abs(polynomial - quadrature) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("W", "alpha", "beta", "v"),
     [

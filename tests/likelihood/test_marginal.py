@@ -51,6 +51,7 @@ def test_corrections_are_reported():
         assert (np.abs(found.corrections) <= 0.5 * found.std_errors**2 + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_company_order_and_threads_do_not_matter(method):
     rng = np.random.default_rng(3)
@@ -70,6 +71,7 @@ def test_company_order_and_threads_do_not_matter(method):
     assert other.total != alone.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_edges(method):
     """No counts, one column, disjoint columns, a zero column, α = 0.01, a count of 10⁵."""

@@ -35,6 +35,7 @@ def test_one_component_is_exact():
     np.testing.assert_allclose(rough, log_marginal_likelihood(X, model).per_sample, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_part_is_enough_and_its_error_bar_covers():
     """600 samples: the exact total is within 3 standard errors in 18 of 20 or more.
 
@@ -55,6 +56,7 @@ def test_a_part_is_enough_and_its_error_bar_covers():
     assert "of 600 samples, chosen at random" in found.method
 
 
+@pytest.mark.slow
 def test_single_values_never_come_from_a_part():
     X = a_model().sample(400, random_state=2)
     est = GammaPoissonMF(3, random_state=0, tol=1e-3).fit(X)
@@ -77,6 +79,7 @@ def test_impossible_samples_are_seen():
     assert total(X, GaP(W), 1e-2, 0).total == -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [3e-3, 1e-3, 3e-4])
 def test_estimates_reach_their_target(precision):
     """Standard errors are below the target, and exact totals within three of them.

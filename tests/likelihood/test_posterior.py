@@ -43,6 +43,7 @@ def test_moments_are_exact_where_cheap():
     np.testing.assert_allclose(found.std, np.sqrt(exact.h_variance))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "N", "allowed"),
     [({"precision": 0.1}, 200, 0.1), ({}, 200, 0.05), ({"careful": True}, 10, 0.01)],
@@ -70,6 +71,7 @@ def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
     assert (np.abs(drawn.std / deviation - 1.0) < 0.3).mean() > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [0.1, 0.01])
 def test_chains_of_components_that_are_distinct_end_in_time(precision, monkeypatch):
     """More than 98 % of such samples are within the precision."""
@@ -115,6 +117,7 @@ def test_quantiles_and_draws_are_those_of_the_posterior():
         assert found.std[n, 0] == pytest.approx(law.std())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("careful", [False, True])
 def test_draws_cover_what_the_model_drew(careful, monkeypatch):
     """Of activations that the model drew, 90 % lie in their own 5 % to 95 % intervals.
@@ -131,6 +134,7 @@ def test_draws_cover_what_the_model_drew(careful, monkeypatch):
     assert abs(inside.mean() - 0.9) < 0.037
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("careful", [False, True])
 def test_company_order_and_threads_do_not_matter(careful, monkeypatch):
     monkeypatch.setattr(activations, "EXACT_COST", 0.0)
@@ -209,6 +213,7 @@ def test_refusals():
             posterior_activations([[1, 0]], model, precision=precision)
 
 
+@pytest.mark.slow
 def test_the_estimator_answers():
     X, _ = a_data_set(K=4, N=6)
     given = {"n_components": 4, "tol": 1e-2, "random_state": 0}
@@ -231,6 +236,7 @@ def test_the_estimator_answers():
     assert est.score(X) == pytest.approx(carefully.total / 6, abs=3e-4 * X.sum() / 6)
 
 
+@pytest.mark.slow
 def test_scores_on_the_way(monkeypatch):
     """Every third iteration, outside the clock."""
     X, _ = a_data_set(K=2, N=60)

@@ -161,6 +161,7 @@ def test_a_token_is_scored_by_its_rate():
     assert found.perplexity == pytest.approx(np.exp(-expected))
 
 
+@pytest.mark.slow
 def test_the_truth_completes_better_than_another_model():
     rng = np.random.default_rng(0)
     truth = GaP(rng.gamma(0.2, 9.0, (40, 5)), alpha=0.3)

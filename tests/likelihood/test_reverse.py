@@ -11,6 +11,7 @@ from gapmf.kernels.conditional_smc import estimate_above, make_room
 from gapmf.kernels.particles import make_particles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", [[0.0, 0.0, 0.0], [1.0, 0.2, 3.0]])
 @pytest.mark.parametrize(("W", "alpha", "v"), CASES[:2])
 def test_the_inverse_is_unbiased_from_exact_draws(W, alpha, v, guide):

@@ -37,6 +37,7 @@ def test_exact_values_lie_within_the_error_bars():
     assert 0.6 < np.sqrt((np.clip(z, -4, 4) ** 2).mean()) < 1.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("guide", "least"), [(0.0, 0.5), (0.7, 0.5), ([2.0, 0.1, 1.0], 0.15)])
 @pytest.mark.parametrize(
     ("W", "alpha", "v", "n_runs", "n_particles"),
@@ -158,6 +159,7 @@ def test_what_cannot_be_is_impossible():
     np.testing.assert_array_equal(nothing.per_sample, [0.0, -np.inf])
 
 
+@pytest.mark.slow
 def test_large_counts_and_tiny_alpha():
     model = GaP([[300.0, 1.0], [20.0, 900.0], [5.0, 5.0]], alpha=0.01, beta=[0.1, 3.0])
     X = [[100_000, 3, 0], [50_000, 50_000, 1], [0, 0, 100_000], [0, 1, 1]]
@@ -238,6 +240,7 @@ def test_a_poor_estimate_says_so():
     assert poor.ess[0] < 8
 
 
+@pytest.mark.slow
 def test_samples_that_need_more_particles_get_them():
     rng = np.random.default_rng(3)
     model = GaP(rng.gamma(3.0, 3.0, (60, 10)), alpha=0.05)
@@ -259,6 +262,7 @@ def test_samples_that_need_more_particles_get_them():
     assert (usual.std_errors == alike[0].std_errors)[took[0]].sum() >= 5
 
 
+@pytest.mark.slow
 def test_who_gets_more_particles_does_not_bias_the_total():
     """2000 samples, a seventh with more: the total within 4 of its errors, as if independent."""
     rng = np.random.default_rng(0)

@@ -30,6 +30,7 @@ def programs(rng, spread):
     return np.concatenate(parts), [*names, *(f"other{f}" for f in range(500))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.1, 0.4])
 def test_markers_lead_where_housekeeping_genes_have_the_largest_weights(spread):
     """The top of a fit to cells: by weight it is housekeeping, by default the known markers."""

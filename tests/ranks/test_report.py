@@ -45,6 +45,7 @@ def reports(fitted):
     return {name: est.rank_report(X, **made(X_test)) for name, made in CRITERIA.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CRITERIA)
 def test_the_report_finds_the_rank(name, fitted, reports):
     X, _, est = fitted
@@ -125,6 +126,7 @@ def test_it_finds_the_rank_with_other_algorithms_too(parameters):
     assert report.price == pytest.approx(0.5 * n_parameters * np.log(150))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
 def test_it_is_the_same_for_any_n_jobs(options):
     X, _ = simulated(2, seed=3, N=40, F=8, counts=40)
@@ -170,6 +172,7 @@ def literal_costs(est, X, X_test, options):
     return np.subtract(*(judge.score(m).total for m in models)), 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CRITERIA)
 def test_costs_with_exact_moments_are_those_of_refits(name):
     X, truth = paper_synthetic(scale=10, random_state=0)
@@ -322,6 +325,7 @@ def test_one_sample():
     assert "rank: 1" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CRITERIA)
 def test_an_empty_component_goes_first(name):
     X, truth = paper_synthetic(scale=30, n_samples=200, random_state=0)
@@ -374,6 +378,7 @@ def test_refusals(fitted):
         est.rank_report(X, criterion="aic")
 
 
+@pytest.mark.slow
 def test_held_out_features_without_counts_are_left_out(fitted, reports):
     X, X_test, est = fitted
     unseen = np.flatnonzero(X.sum(axis=0) == 0)

@@ -50,6 +50,7 @@ def test_the_intervals_are_wilsons():
     assert (p[:, 0] < found.returned).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["seeds", "bootstrap"])
 def test_the_estimator_tells_a_clear_component_from_a_spare_one(by):
     rng = np.random.default_rng(3)
