@@ -27,7 +27,8 @@ from gapmf.counts import (
 )
 from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
-from gapmf.em.fit import FitData, FitResult, MonteCarloState
+from gapmf.em.fit import FitData, FitResult
+from gapmf.em.fit_state import FitState, check_state
 from gapmf.em.history import Callback
 from gapmf.em.settings import (
     Settings,
@@ -352,13 +353,13 @@ class GammaPoissonMF(
         if saved.fitted is not None:
             return est._store(saved.fitted)
         assert saved.state is not None
-        em_fit.check_state(saved.state, data, settings, path)
+        check_state(saved.state, data.counts.shape, settings, path)
         checkpoint = None
         if est.checkpoint is not None:
             checkpoint = persistence.new_checkpoint(
                 est.checkpoint, saved, version=gapmf.__version__, resumed=True
             )
-        return est._fit(X, data, settings, saved.state.rng, checkpoint, saved.state.monte_carlo)
+        return est._fit(X, data, settings, saved.state.rng, checkpoint, saved.state)
 
     def _check_fit(self, X: Any, sample_weight: Any) -> tuple[FitData, Settings]:
         """Check everything that a fit depends on."""
@@ -397,7 +398,7 @@ class GammaPoissonMF(
         settings: Settings,
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
-        resumed: MonteCarloState | None = None,
+        resumed: FitState | None = None,
     ) -> Self:
         """Run the fit, store its result, and warn."""
         bar = fit_bar(
@@ -442,6 +443,7 @@ class GammaPoissonMF(
             log_likelihood_=log_likelihood,
             certificate_=certificate,
             interrupted_=result.interrupted,
+            activations_=result.activations,
         )
 
     def _store(self, fitted: Fitted) -> Self:
@@ -461,6 +463,7 @@ class GammaPoissonMF(
             "feature_names_in_": None if names is None else names.astype(object),
             "log_likelihood_": fitted.log_likelihood_,
             "certificate_": fitted.certificate_,
+            "activations_": fitted.activations_,
         }
         for name, value in optional.items():
             if value is not None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
+from numpy.typing import NDArray
 
 from gapmf.errors import InvalidInputError
 
@@ -36,6 +38,18 @@ def check_n_jobs(n_jobs: Any) -> int:
     if n_jobs == 0:
         raise InvalidInputError("n_jobs is 0: use None or 1 for one thread, -1 for all cores")
     return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
+
+
+def even_blocks(work: NDArray[np.float64], n_blocks: int) -> list[tuple[int, int]]:
+    """Cut rows into at most n_blocks blocks (first, last) of about equal work.
+
+    `work` has the running sums of the rows' work.
+    """
+    N = work.size
+    n_blocks = max(1, min(n_blocks, N))
+    ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
+    cuts = np.unique(np.concatenate([[0], ends, [N]]))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
 
 def map_reduce(

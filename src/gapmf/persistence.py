@@ -26,7 +26,7 @@ from gapmf.types import Array, Tree
 from gapmf.validation import shorten
 
 if TYPE_CHECKING:
-    from gapmf.em.fit import FitState
+    from gapmf.em.fit_state import FitState
 
 # Parameters that change nothing in the result, so that `resume` may be given others.
 MAY_CHANGE = ("n_jobs", "verbose", "callbacks", "checkpoint")
@@ -48,6 +48,7 @@ class Fitted:
     log_likelihood_: float | None = None
     certificate_: Certificate | None = None
     interrupted_: bool = False
+    activations_: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def write_finished(checkpoint: Checkpoint, fitted: Fitted) -> None:
 
 def read_checkpoint(path: Any, changes: Tree, *, version: str) -> SavedFit:
     """Read a checkpoint of this version, and apply changes of parameters that may change."""
-    from gapmf.em.fit import FitState  # compiled kernels: a model is read without them
+    from gapmf.em.fit_state import FitState  # compiled kernels: a model is read without them
 
     unknown = sorted(set(changes) - set(MAY_CHANGE))
     if unknown:

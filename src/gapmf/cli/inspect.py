@@ -158,7 +158,8 @@ def _describe_model(parameters: dict[str, Any], fitted: Fitted) -> dict[str, Any
 
 
 def _describe_checkpoint(content: dict[str, Any]) -> dict[str, Any]:
-    state, run = content["state"], content["state"].get("monte_carlo")
+    state = content["state"]
+    run = state.get("monte_carlo") or state.get("ascent")
     n_iter = state["n_iter_"] if content["finished"] else run["run"]["n_iter"] if run else 0
     return {
         "kind": "checkpoint",

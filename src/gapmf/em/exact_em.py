@@ -16,7 +16,7 @@ from gapmf.model import GaP
 Step: TypeAlias = Callable[[GaP, Expectation], GaP]
 
 ROUNDING = 4e-15  # relative, of a log-likelihood
-_TIMES_SMALL = 5
+TIMES_SMALL = 5
 
 
 class ExactFit(NamedTuple):
@@ -95,7 +95,7 @@ def run_em(
             gain = 0.0
         small = still_to_gain(gain, previous_gain) <= tol * expect.n_tokens
         times_small = times_small + 1 if small else 0
-        if times_small >= _TIMES_SMALL and i >= ask_at:
+        if times_small >= TIMES_SMALL and i >= ask_at:
             yield ExactFit(model, at, True)
             ask_at = 2 * i
         previous_gain = gain

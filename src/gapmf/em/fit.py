@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +13,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
+from gapmf.em.ascent import AscentState, Evaluation, Objective, run_ascent
 from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.history import HISTORY, Callback, History
+from gapmf.em.fit_state import AscentFitState, FinishedStart, FitState, MonteCarloState
+from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
-from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
-from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress, Schedule
-from gapmf.em.search import SearchResult, search
-from gapmf.em.settings import Settings
-from gapmf.engines.base import Engine, State
+from gapmf.em.schedules import Schedule
+from gapmf.em.search import SearchResult, deterministic_start, search
+from gapmf.em.settings import EXACT_MOMENTS, OBJECTIVES, Settings
+from gapmf.em.variational import VariationalBound
+from gapmf.engines.allocation import Allocator
+from gapmf.engines.base import Engine
 from gapmf.engines.local import LocalEngine
-from gapmf.errors import GapmfError, InvalidInputError, StorageError, TooCostlyError
+from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
 from gapmf.storage.checkpoint import Checkpoint
@@ -68,45 +70,9 @@ class FitResult:
     warnings: tuple[FitWarning, ...] = ()
     exact: tuple[float, Certificate] | None = None
     """With exact moments: log p(X | W), and how near this is to a maximum."""
+    activations: Array | None = None
+    """(N, K), where they are fitted: by MJLE."""
     interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class FinishedStart:
-    """One start of a Monte Carlo fit, after its run."""
-
-    value: float
-    """The log-likelihood by which starts are compared."""
-    model: GaP
-    converged: bool
-    alike: bool
-    stopped: bool
-    """Whether a callback stopped it."""
-    history: dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class MonteCarloState:
-    """All that a Monte Carlo fit needs to go on exactly as if it had not been interrupted."""
-
-    start: int
-    """The number of the present start, from 0."""
-    best: FinishedStart | None
-    """The best of the starts before it."""
-    seed: int
-    """Of the engine's chains."""
-    chains: State
-    history: dict[str, NDArray[Any]]
-    run: RunState
-
-
-@dataclass(frozen=True)
-class FitState:
-    """What a checkpoint holds of a fit that has not ended."""
-
-    rng: np.random.Generator
-    monte_carlo: MonteCarloState | None = None
-    """None for a fit that begins anew from the generator: one with exact moments."""
 
 
 def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Settings) -> FitData:
@@ -130,7 +96,7 @@ def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Sett
         raise InvalidInputError(
             f"sample_weight[{n}] is {weights[n]:g}, but algorithm={settings.algorithm!r} needs "
             "whole numbers, because it draws each sample sample_weight times; use whole numbers, "
-            "or one of the algorithms 'em-c', 'em-ch' and 'exact'"
+            f"or one of the algorithms {', '.join(map(repr, (*EXACT_MOMENTS, *OBJECTIVES)))}"
         )
     entries = float(np.diff(counts.indptr) @ weights)
     if entries > _MAX_ENTRIES:
@@ -150,14 +116,17 @@ def fit(
     n_jobs: int | None = None,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
-    resumed: MonteCarloState | None = None,
+    resumed: FitState | None = None,
 ) -> FitResult:
     """Fit by the algorithm of the settings, or go on from a state that a checkpoint kept."""
+    resumed = FitState(rng) if resumed is None else resumed
     try:
         if settings.monte_carlo:
             return _fit_monte_carlo(
-                data.counts, settings, rng, n_jobs, callbacks, checkpoint, resumed
+                data.counts, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
             )
+        if settings.ascent:
+            return _fit_ascent(data, settings, rng, n_jobs, callbacks, checkpoint, resumed.ascent)
         if checkpoint is not None:
             checkpoint.write(FitState(rng))
         expect = ExactExpectation(data.counts, n_jobs, settings.learn_alpha, data.weights)
@@ -166,49 +135,6 @@ def fit(
         if checkpoint is not None:
             checkpoint.discard()  # a new fit would be refused again
         raise
-
-
-def check_state(state: FitState, data: FitData, settings: Settings, path: Any) -> None:
-    """Raise unless a state that was read from a file can be one of this fit.
-
-    The kernels do not check the sizes of arrays. The chains are checked by the engine.
-    """
-    kept = state.monte_carlo
-    if kept is None and not settings.monte_carlo:
-        return
-    F, K = data.counts.shape[1], settings.alpha.size
-    if kept is None or not _is_possible(kept, settings, F):
-        raise StorageError(
-            f"{path} cannot be resumed: its content is not that of a fit by {settings.algorithm} "
-            f"with {F} features and {K} components; remove the file and fit again"
-        )
-
-
-def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
-    state, progress, K = kept.run, kept.run.progress, settings.alpha.size
-    arrays = [state.model.W]
-    arrays += [s.c_sum for s in (state.window, getattr(progress, "mean", None)) if s is not None]
-    if state.last is not None:
-        arrays += [state.last.model.W, state.last.statistics.c_sum]
-    momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
-    if momentum.factors is not None:
-        arrays += [momentum.factors[0], momentum.factors[1] * np.ones((F, 1))]
-    records = {"paper": type(None), "saem": SaemProgress, "adaptive": AdaptiveProgress}
-    return (
-        isinstance(progress, records[settings.schedule])
-        and 1 <= getattr(progress, "n_draws", 1) <= 2 * MAX_DRAWS
-        and getattr(progress, "n_window", 1) >= 1
-        and 0.0 <= momentum.friction <= 1.0
-        and 0.0 <= momentum.floor <= 1.0
-        and (state.window is None) == (state.n_window == 0 or settings.schedule == "paper")
-        and 0 <= kept.start < settings.n_init
-        and 0 <= kept.seed < 2**64
-        and 0 <= kept.chains.iteration < 2**32
-        and 0 <= state.n_iter <= settings.max_iter
-        and all(len(kept.history.get(name, ())) == state.n_iter for name in HISTORY)
-        and kept.history["norms"].shape[1:] == (K,)
-        and all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
-    )
 
 
 # Monte Carlo.
@@ -224,7 +150,10 @@ def _fit_monte_carlo(
     resumed: MonteCarloState | None,
 ) -> FitResult:
     """Run all starts and keep the best. After Ctrl-C, return the model so far."""
-    score = partial(comparison_log_likelihood, counts, seed=0, n_jobs=n_jobs)
+
+    def score(model: GaP) -> float:
+        return comparison_log_likelihood(counts, model, seed=0, n_jobs=n_jobs).total
+
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
     history = History()
@@ -248,7 +177,7 @@ def _fit_monte_carlo(
             model = state.model if history.stopped else final_model(schedule, state)
             del engine, schedule  # before the next start loads its own
             finished = FinishedStart(
-                value=score(model).total if settings.n_init > 1 else 0.0,
+                value=score(model) if settings.n_init > 1 else 0.0,
                 model=model,
                 converged=state.converged,
                 alike=state.alike,
@@ -332,6 +261,107 @@ def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.rando
     return GaP(W, settings.alpha, settings.beta)
 
 
+# Objectives other than the marginal likelihood: VBEM and MJLE.
+
+
+def make_objective(settings: Settings, allocator: Allocator) -> Objective:
+    """Return what the algorithm of the settings maximises."""
+    return VariationalBound(allocator, settings.learn_alpha)
+
+
+def _fit_ascent(
+    data: FitData,
+    settings: Settings,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    callbacks: Sequence[Callback],
+    checkpoint: Checkpoint | None,
+    resumed: AscentFitState | None,
+) -> FitResult:
+    """Run all starts and keep the best. After Ctrl-C, return the model so far."""
+    objective = make_objective(settings, Allocator(data.counts, n_jobs, data.weights))
+    times = objective.allocator.times
+
+    def score(model: GaP) -> float:
+        found = comparison_log_likelihood(data.counts, model, seed=0, n_jobs=n_jobs)
+        return float(times @ found.per_sample)
+
+    best = None if resumed is None else resumed.best
+    here: tuple[AscentState, Evaluation, History] | None = None
+    K, interrupted = settings.alpha.size, False
+    try:
+        for i in range(0 if resumed is None else resumed.start, settings.n_init):
+            history = History(callbacks, score, settings.score_every, objective.name)
+            if resumed is None:
+                state = _first_ascent_state(objective, settings, rng)
+            else:
+                state = resumed.run
+                history.restore(resumed.history)
+            resumed = None
+            steps = run_ascent(objective, state, max_iter=settings.max_iter, tol=settings.tol)
+            for state, at in steps:
+                here = state, at, history
+                if state.n_iter > len(history) and history.add(state.model, objective=at.value):
+                    break
+                if checkpoint is not None and checkpoint.is_due():
+                    kept = AscentFitState(i, best, history.arrays(K), state)
+                    checkpoint.write_progress(FitState(rng, ascent=kept))
+            assert here is not None
+            if best is None or here[1].value > best.value:
+                best = _finished_ascent(*here)
+            if history.stopped:
+                break
+        assert best is not None
+        best = replace(best, alike=_is_stuck(objective, best, rng, settings))
+    except KeyboardInterrupt:
+        if best is None and here is None:
+            raise
+        interrupted = True
+        if best is None:
+            assert here is not None
+            best = _finished_ascent(*here)
+    assert best is not None
+    n_iter = len(best.history["seconds"])
+    warnings = _warnings(settings, best, best.model, n_iter, interrupted=interrupted)
+    return FitResult(
+        best.model,
+        best.history,
+        best.converged,
+        warnings,
+        activations=best.activations,
+        interrupted=interrupted,
+    )
+
+
+def _finished_ascent(state: AscentState, at: Evaluation, history: History) -> FinishedStart:
+    arrays = history.arrays(state.model.n_components)
+    return FinishedStart(
+        at.value, state.model, state.converged, False, history.stopped, arrays, at.H
+    )
+
+
+def _first_ascent_state(
+    objective: Objective, settings: Settings, rng: np.random.Generator
+) -> AscentState:
+    counts = objective.allocator
+    W = deterministic_start(counts.totals / counts.n_samples, settings, rng)
+    model = GaP(W, settings.alpha, settings.beta)
+    given = not isinstance(settings.init, str)
+    return AscentState(model, objective.first_sizes(model, given=given))
+
+
+def _is_stuck(
+    objective: Objective, found: FinishedStart, rng: np.random.Generator, settings: Settings
+) -> bool:
+    """Return whether all columns have one direction though a perturbed start would gain."""
+    if not start.has_one_direction(found.model):
+        return False
+    other = replace(settings, init="mean", alpha=found.model.alpha)
+    first = _first_ascent_state(objective, other, rng)
+    *_, (_, at) = run_ascent(objective, first, max_iter=50, tol=settings.tol)
+    return at.value - found.value > max(settings.tol * objective.allocator.n_tokens, 1e-6)
+
+
 # Exact moments.
 
 
@@ -352,7 +382,7 @@ def _fit_exact(
         fitted.converged,
         _warnings(settings, found, fitted.model, len(found.history), interrupted=found.interrupted),
         (fitted.expectation.log_likelihood, certify(expect, fitted.model, fitted.expectation)),
-        found.interrupted,
+        interrupted=found.interrupted,
     )
 
 
@@ -379,8 +409,10 @@ def _warnings(
     stopped_early = f"{settings.algorithm} stopped after {n_iter} iterations"
     found = []
     if isinstance(result, FinishedStart):
-        too_costly, alike = "", _ALL_ALIKE if result.alike else ""
-        unfinished = settings.schedule != "paper" and not result.converged and not result.stopped
+        said = _ALL_ALIKE if settings.monte_carlo else _STUCK
+        too_costly, alike = "", said if result.alike else ""
+        endless = settings.monte_carlo and settings.schedule == "paper"
+        unfinished = not (endless or result.converged or result.stopped)
     else:
         too_costly, alike = result.fit.too_costly, _STUCK if result.stuck else ""
         unfinished = not result.fit.converged and not result.history.stopped

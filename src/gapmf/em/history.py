@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.model import GaP
 from gapmf.types import Array
-
-if TYPE_CHECKING:
-    from gapmf.likelihood.result import LogLikelihood
 
 
 @dataclass
@@ -28,7 +25,7 @@ class Iteration:
     seconds : float
         Since the fit began, without the time spent in callbacks and for `score_every`.
     n_sweeps : int
-        Gibbs sweeps so far: 0 with exact moments.
+        Gibbs sweeps so far: 0 without Monte Carlo.
     log_likelihood : float
         log p(X | W) after the iteration, or nan where it was not computed.
     model : GaP
@@ -36,7 +33,10 @@ class Iteration:
     gain : float
         The gain in log-likelihood that was last measured, with twice its standard error, in nats
         per token and sweep: what the stopping rule compares with `tol`. It is nan before the
-        first measurement and with exact moments.
+        first measurement and without Monte Carlo.
+    objective : float
+        What "vbem" or "mjle" maximises: the lower bound of log p(X | W), or log p(X, H | W). It
+        is nan for the other algorithms.
     """
 
     iteration: int
@@ -45,6 +45,7 @@ class Iteration:
     log_likelihood: float
     model: GaP = field(repr=False)
     gain: float = np.nan
+    objective: float = np.nan
 
 
 HISTORY = ("seconds", "n_sweeps", "norms", "log_likelihood")
@@ -56,19 +57,22 @@ class History:
     """Collects the records of a fit and calls the callbacks; the clock stops meanwhile.
 
     `score` computes the log-likelihood of a model after every `every`-th iteration that comes
-    without one; never if `every` is 0.
+    without one; never if `every` is 0. `objective` names what a fit maximises that does not
+    maximise the log-likelihood: it then has a column of its own.
     """
 
     def __init__(
         self,
         callbacks: Sequence[Callback] = (),
-        score: Callable[[GaP], LogLikelihood] | None = None,
+        score: Callable[[GaP], float] | None = None,
         every: int = 0,
+        objective: str | None = None,
     ) -> None:
         self._callbacks = tuple(callbacks)
         self._score, self._every = score, every
         self._begin = time.perf_counter()
         self._rows: list[tuple[float, int, Array, float]] = []
+        self._objective, self._values = objective, list[float]()
         self.stopped = False
         self.model: GaP | None = None
 
@@ -76,7 +80,12 @@ class History:
         return len(self._rows)
 
     def add(
-        self, model: GaP, log_likelihood: float = np.nan, n_sweeps: int = 0, gain: float = np.nan
+        self,
+        model: GaP,
+        log_likelihood: float = np.nan,
+        n_sweeps: int = 0,
+        gain: float = np.nan,
+        objective: float = np.nan,
     ) -> bool:
         """Add an iteration; return True when a callback asks to stop."""
         self.model = model
@@ -84,9 +93,11 @@ class History:
         seconds = now - self._begin
         asked = self._every > 0 and (len(self._rows) + 1) % self._every == 0
         if asked and self._score is not None and np.isnan(log_likelihood):
-            log_likelihood = self._score(model).total
+            log_likelihood = self._score(model)
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
-        record = Iteration(len(self._rows), seconds, n_sweeps, log_likelihood, model, gain)
+        self._values.append(objective)
+        n = len(self._rows)
+        record = Iteration(n, seconds, n_sweeps, log_likelihood, model, gain, objective)
         answers = [callback(record) for callback in self._callbacks]
         self._begin += time.perf_counter() - now
         self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
@@ -99,14 +110,19 @@ class History:
             (float(seconds), int(n_sweeps), norms, float(value))
             for seconds, n_sweeps, norms, value in zip(*columns, strict=True)
         ]
+        unknown = np.full(len(self._rows), np.nan)
+        self._values = arrays.get(self._objective or "", unknown).tolist()
         self._begin = time.perf_counter() - (self._rows[-1][0] if self._rows else 0.0)
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
         """Return the history as arrays with one entry per iteration."""
         seconds, sweeps, norms, values = zip(*self._rows, strict=True) if self._rows else ([],) * 4
-        return {
+        arrays = {
             "seconds": np.array(seconds, dtype=float),
             "n_sweeps": np.array(sweeps, dtype=np.int64),
             "norms": np.array(norms, dtype=float).reshape(len(self._rows), n_components),
             "log_likelihood": np.array(values, dtype=float),
         }
+        if self._objective is not None:
+            arrays[self._objective] = np.array(self._values, dtype=float)
+        return arrays

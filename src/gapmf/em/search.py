@@ -42,7 +42,7 @@ def search(
     try:
         for i in range(settings.n_init):
             history = History(callbacks)
-            W = _exact_start(expect.mean_counts, settings, rng)
+            W = deterministic_start(expect.mean_counts, settings, rng)
             found = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
             value = found.expectation.log_likelihood
             if best is None or value > best.fit.expectation.log_likelihood:
@@ -66,7 +66,8 @@ def search(
         return SearchResult(found, history, interrupted=True)
 
 
-def _exact_start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
+def deterministic_start(mean_counts: Array, settings: Settings, rng: np.random.Generator) -> Array:
+    """Return W to start from without Monte Carlo, whose noise would leave the symmetric start."""
     if not isinstance(settings.init, str):
         return settings.init
     begin = start.perturbed_mean_start if settings.init == "mean" else start.random_start
@@ -110,10 +111,7 @@ def _is_stuck(
 ) -> bool:
     """Return whether all columns have one direction though a perturbed start would gain."""
     model = found.model
-    norms = model.column_norms
-    if model.n_components == 1 or not (norms > 0).all():
-        return False
-    if np.ptp(model.W / norms, axis=1).max() > 1e-6:
+    if not start.has_one_direction(model):
         return False
     W = start.perturbed_mean_start(expect.mean_counts, model.alpha, model.beta, rng)
     try:

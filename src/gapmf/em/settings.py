@@ -24,14 +24,16 @@ from gapmf.validation import (
 
 MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
 EXACT_MOMENTS = ("em-c", "em-ch", "exact")
-ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS)
-LEARNS_ALPHA = ("mcem-c", "em-c", "exact")
+OBJECTIVES = {"vbem": "bound"}
+"""Algorithms that do not maximise the marginal likelihood, and what they maximise."""
+ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS, *OBJECTIVES)
+LEARNS_ALPHA = ("mcem-c", "em-c", "exact", "vbem")
 WAYS_TO_LEARN = ("component", "shared")
 SCHEDULES = ("adaptive", "paper", "saem")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "exact moments": 1000}
+MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "no Monte Carlo": 1000}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Settings:
         """Whether the algorithm draws rather than integrates."""
         return self.algorithm in MONTE_CARLO
 
+    @property
+    def ascent(self) -> bool:
+        """Whether the algorithm maximises something else than the marginal likelihood."""
+        return self.algorithm in OBJECTIVES
+
 
 def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     """Make settings from the parameters of the estimator, for these counts."""
@@ -68,7 +75,7 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     n_init = check_whole(given["n_init"], "n_init")
     max_iter = given["max_iter"]
     if max_iter is None:
-        max_iter = MAX_ITER[schedule if monte_carlo else "exact moments"]
+        max_iter = MAX_ITER[schedule if monte_carlo else "no Monte Carlo"]
     learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
     return Settings(
         algorithm=algorithm,

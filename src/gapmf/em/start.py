@@ -44,6 +44,14 @@ def random_start(mean_counts: Array, alpha: Array, beta: Array, rng: np.random.G
     return from_shares(u, mean_counts, alpha, beta)
 
 
+def has_one_direction(model: GaP) -> bool:
+    """Whether there are several components, none empty, that are the same up to scale."""
+    norms = model.column_norms
+    if model.n_components == 1 or not (norms > 0).all():
+        return False
+    return bool(np.ptp(model.W / norms, axis=1).max() <= 1e-6)
+
+
 def are_alike(s: Statistics, n_samples: int) -> bool:
     """Whether all components have the same direction, but for the noise of one sweep.
 

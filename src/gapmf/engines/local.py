@@ -34,7 +34,7 @@ from gapmf.kernels.gibbs_layout import (
 )
 from gapmf.kernels.gibbs_loops import add_by_feature
 from gapmf.model import GaP
-from gapmf.parallel import check_n_jobs, map_reduce
+from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
 
 EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.gibbs_loops
@@ -300,14 +300,10 @@ class LocalEngine:
 
     def _blocks(self, work: NDArray[np.float64], factor: float) -> list[tuple[int, int]]:
         """Blocks of samples or features of about equal work, which is given as running sums."""
-        N = work.size
         if self._block_size is not None:
-            cuts = np.append(np.arange(0, N, self._block_size), N)
-        else:
-            n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
-            if self._n_threads > 1:
-                n_blocks = max(n_blocks, BLOCKS_PER_THREAD * self._n_threads)
-            n_blocks = min(n_blocks, N)
-            ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
-            cuts = np.unique(np.concatenate([[0], ends, [N]]))
-        return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+            firsts = range(0, work.size, self._block_size)
+            return [(n, min(n + self._block_size, work.size)) for n in firsts]
+        n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
+        if self._n_threads > 1:
+            n_blocks = max(n_blocks, BLOCKS_PER_THREAD * self._n_threads)
+        return even_blocks(work, n_blocks)
