@@ -10,7 +10,7 @@ import math
 
 import mpmath
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 
 def compositions(v, K):
@@ -202,3 +202,17 @@ def expected_sizes(v, W, h):
         if v[f]:
             sizes += v[f] * W[f] * h / (W[f] @ h)
     return sizes
+
+
+def mean_field_bound(v, W, alpha, beta, L):
+    """The lower bound of log p(v) with q(h_k) = Gamma(α_k + L_k, β_k + S_k) and the best q(C)."""
+    rate = beta + W.sum(axis=0)
+    shape = alpha + L
+    mean, mean_log = shape / rate, special.psi(shape) - np.log(rate)
+    value = -special.gammaln(v + 1.0).sum() - mean @ W.sum(axis=0)
+    for f in np.flatnonzero(v):
+        phi = W[f] * np.exp(mean_log)
+        value += v[f] * np.log(phi.sum())
+    prior = alpha * np.log(beta) - special.gammaln(alpha) + (alpha - 1) * mean_log - beta * mean
+    own = shape * np.log(rate) - special.gammaln(shape) + (shape - 1) * mean_log - rate * mean
+    return value + (prior - own).sum()

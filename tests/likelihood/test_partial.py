@@ -10,9 +10,8 @@ from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood import smc
 from gapmf.likelihood.marginal import log_normaliser
-from gapmf.likelihood.partial import approximation, total_log_likelihood
+from gapmf.likelihood.partial import total_log_likelihood
 from gapmf.likelihood.result import sum_error
-from gapmf.likelihood.short_chains import Sizes
 
 
 def a_model(K=3, F=20, seed=0, alpha=0.4):
@@ -23,16 +22,6 @@ def a_model(K=3, F=20, seed=0, alpha=0.4):
 def total(X, model, precision, seed):
     counts = check_counts(X)
     return total_log_likelihood(counts, model, precision, seed=seed, n_jobs=1, max_cost=np.inf)
-
-
-def test_one_component_is_exact():
-    """With one component the Gamma law is the posterior itself."""
-    model = GaP([[3.0], [1.0], [0.5]], alpha=0.7, beta=2.0)
-    X = check_counts([[4, 1, 0], [0, 0, 0], [1, 2, 3]])
-    sizes = np.asarray(X.sum(axis=1), dtype=float)[:, None]
-    found = Sizes(sizes, np.zeros(3), np.zeros(3, int), np.zeros((3, 0, 1), np.int32))
-    rough, _ = approximation(X, model, found)
-    np.testing.assert_allclose(rough, log_marginal_likelihood(X, model).per_sample, atol=1e-10)
 
 
 @pytest.mark.slow

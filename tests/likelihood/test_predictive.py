@@ -138,12 +138,13 @@ def test_an_estimator_has_its_smoothing():
         document_completion(X, bare, 0.5)
 
 
-def test_held_out_scores_are_those_of_the_posterior_mean():
+@pytest.mark.parametrize("mean_field", [False, True])
+def test_held_out_scores_are_those_of_the_posterior_mean(mean_field):
     """Poisson(odds × [W E[h | shown]]_f), literally, where one component makes the mean exact."""
     model = GaP([[3.0], [1.0], [0.5]], alpha=0.7, beta=2.0)
     shown, rest = np.array([[4, 0, 1], [0, 0, 0], [1, 2, 0]]), np.array([[1, 1, 0]] * 3)
     found = predictive.held_out_scores(
-        check_counts(shown), check_counts(rest), 0.2, model, seed=0, n_jobs=None
+        check_counts(shown), check_counts(rest), 0.2, model, 0, None, mean_field=mean_field
     )
     h = (0.7 + shown.sum(axis=1)) / (4.5 + 2.0)
     rates = 0.25 * h[:, None] * model.W[:, 0]

@@ -192,3 +192,37 @@ def add_row(factor, rows, at, out, n):
     for j in range(U(n)):
         k = U(j)
         out[k] += factor * rows[at + k]
+
+
+@kernel()
+def settle(first, last, X, rows, alpha, tol, most, L, values, work):
+    """Pass over the counts of samples first … last until L (N, K) changes little.
+
+    It ends when Σ_k |change of L_k| is at most `tol` tokens per token, or after `most` passes.
+    X is indptr, indices and counts (float). values (N,) gets the sample's part of the bound.
+    """
+    indptr, indices, counts = X
+    tile, rate, e, out = work
+    K, K4 = alpha.size, e.size
+    for n in range(first, last):
+        begin, size = indptr[n], indptr[n + 1] - indptr[n]
+        gather(begin, size, indices, rows, K4, tile)
+        allowed = 0.0
+        for i in range(size):
+            allowed += tol * counts[begin + i]
+        for _ in range(most):
+            fill_weights(alpha, L, n, False, e)
+            clear(rate, size)
+            for k in range(0, K4, 4):
+                add_up(rate, 0, size, tile, k * size, size, e[k], e[k + 1], e[k + 2], e[k + 3])
+            fill_ratios(begin, size, counts, rate)
+            for k in range(0, K4, 4):
+                add_shares(size, tile, k * size, rate, out, k)
+            change = 0.0
+            for k in range(K):
+                change += abs(e[k] * out[k] - L[n, k])
+                L[n, k] = e[k] * out[k]
+            if change <= allowed:
+                break
+        fill_ratios(begin, size, counts, rate)  # rates again
+        values[n] = weighted_log(begin, size, counts, rate) + variational_rest(alpha, L, n, e)

@@ -1,10 +1,9 @@
 """The total log-likelihood of many samples, from a random part of them.
 
-For every sample there is an approximation that costs next to nothing once its mean component sizes
-are known: Chib's identity log p(v) = log p(v, h) − log p(h | v) at the posterior mean of h, with
-independent Gamma laws, those with these sizes, in place of the posterior. What it is off by varies
-little from sample to sample. So it is computed properly for a random part, and predicted for the
-others by a regression on a few numbers. The spread of its residuals gives the error of the total.
+For every sample there is an approximation that costs next to nothing: the mean-field lower bound of
+log p(v). What it is off by varies little from sample to sample. So log p(v) is computed properly
+for a random part, and the gap is predicted for the others by a regression on a few numbers. The
+spread of its residuals gives the error of the total.
 """
 
 from __future__ import annotations
@@ -15,24 +14,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
-from gapmf.csr import sum_entries
+from gapmf.likelihood.bound import mean_field_bound
 from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.likelihood.predictive import log_entry_rates
-from gapmf.likelihood.result import LogLikelihood
-from gapmf.likelihood.sample import ACTIVATIONS
-from gapmf.likelihood.short_chains import Sizes, sample_sizes
+from gapmf.likelihood.result import LogLikelihood, joined
 from gapmf.model import GaP
 from gapmf.parallel import Progress, part_of
 from gapmf.types import Array, Index
 
 PILOT = 100  # samples that tell how many are needed
 PART = 0.6  # of the samples: if more are needed, all are computed
-MARGIN = 0.6  # of the error that is allowed, for the prediction of the others
-# Precision of the sizes, and sweeps at most: their noise is a part of the spread. The second is for
-# spreads that the first leaves too large.
-EFFORTS = ((0.05, 32), (0.02, 128))
+MARGIN = 0.9  # of the error that is allowed: the spread is known only roughly
+TOL, MAX_PASSES = 1e-4, 100  # of the bounds: where α is small, some need many passes
 
 
 def total_log_likelihood(
@@ -67,80 +60,61 @@ def total_log_likelihood(
     if not np.asarray(model.W.any(axis=1))[counts.indices].all():  # some samples are impossible
         return compute(counts, precision, progress)
     order = np.random.default_rng(seed).permutation(N)
-    some = np.sort(order[:PILOT])
-    # Any precision is enough here: the spread between samples is larger than their own errors.
-    pilot = compute(counts[some], math.inf, part_of(progress, 0.0, 0.1))
-    allowed = MARGIN * precision * float(counts.sum())
-    for i, (sizes_precision, max_sweeps) in enumerate(EFFORTS):
-        found = sample_sizes(
-            counts,
-            model,
-            np.uint64(seed),
-            ACTIVATIONS,
-            precision=sizes_precision,
-            max_sweeps=max_sweeps,
-            n_jobs=n_jobs,
-            progress=part_of(progress, 0.1 + 0.2 * i, 0.3 + 0.2 * i),
-        )
-        rough, regressors = approximation(counts, model, found)
-        spread = predict(pilot.per_sample - rough[some], regressors, some)[1]
-        n_needed = math.ceil((N * spread / max(allowed, 1e-300)) ** 2)
-        if n_needed <= PART * N:
-            break
-    else:
-        return compute(counts, precision, part_of(progress, 0.5, 1.0))
-    more = np.sort(order[: max(n_needed, PILOT)])
-    part = (
-        pilot
-        if more.size == some.size
-        else compute(counts[more], math.inf, part_of(progress, 0.5, 1.0))
+    allowed = precision * float(counts.sum())
+    bound = mean_field_bound(
+        counts,
+        model,
+        tol=TOL,
+        max_passes=MAX_PASSES,
+        n_jobs=n_jobs,
+        progress=part_of(progress, 0.0, 0.4),
     )
-    return _combine(part, more, rough, regressors, N)
+    regressors = describe(bound.sizes, model.alpha)
+    # Any precision is enough for these: the spread between samples is larger than their own errors.
+    part = compute(counts[order[:PILOT]], math.inf, part_of(progress, 0.4, 0.5))
+    while True:
+        m = part.per_sample.size
+        found = _combine(part, order[:m], bound.value, regressors)
+        if found.std_error <= allowed:
+            return found
+        n_needed = math.ceil(m * (found.std_error / (MARGIN * allowed)) ** 2)
+        if n_needed > PART * N:
+            return compute(counts, precision, part_of(progress, 0.5, 1.0))
+        some = order[m:n_needed]
+        part = joined(part, compute(counts[some], math.inf, part_of(progress, 0.5, 1.0)))
 
 
-def approximation(counts: sp.csr_array, model: GaP, found: Sizes) -> tuple[Array, Array]:
-    """Return approximations of log p(v_n), (N,), and what their errors may depend on, (N, 8)."""
-    sizes = found.mean
-    rate = model.column_norms + model.beta
-    shape = model.alpha + sizes
-    h = shape / rate
-    entries = counts.data * log_entry_rates(counts, h, model.W) - gammaln(counts.data + 1.0)
-    value = sum_entries(counts.indptr, entries) - h @ model.column_norms
-    log_h = np.log(h)
-    prior = model.alpha * (np.log(model.beta) + log_h) - model.beta * h - gammaln(model.alpha)
-    posterior = shape * (np.log(rate) + log_h) - rate * h - gammaln(shape)
+def describe(sizes: Array, alpha: Array) -> Array:
+    """Return what the gap between bound and log-likelihood may depend on, (N, 7)."""
+    shape = alpha + sizes
     share = shape / shape.sum(axis=1, keepdims=True)
-    regressors = np.column_stack(
+    return np.column_stack(
         [
-            np.ones(len(h)),
+            np.ones(len(sizes)),
             np.log1p(sizes.sum(axis=1)),
             np.exp(-(share * np.log(share)).sum(axis=1)),  # how many components it has
             np.log1p(sizes).sum(axis=1),
             np.log(shape).sum(axis=1),
             (sizes > 0.5).sum(axis=1),
             -np.expm1(-sizes).sum(axis=1),
-            found.error,
         ]
     )
-    return value + (prior - posterior).sum(axis=1), regressors
 
 
-def predict(error: Array, regressors: Array, some: Index) -> tuple[Array, float]:
-    """Predict errors (N,) from those of some samples, by least squares; also their spread."""
-    coefficients, _, n_used, _ = np.linalg.lstsq(regressors[some], error, rcond=1e-10)
+def predict(gap: Array, regressors: Array, some: Index) -> tuple[Array, float]:
+    """Predict gaps (N,) from those of some samples, by least squares; also their spread."""
+    coefficients, _, n_used, _ = np.linalg.lstsq(regressors[some], gap, rcond=1e-10)
     predicted = regressors @ coefficients
-    left = float(((error - predicted[some]) ** 2).sum())
+    left = float(((gap - predicted[some]) ** 2).sum())
     return predicted, math.sqrt(left / (some.size - n_used))
 
 
-def _combine(
-    part: LogLikelihood, some: Index, rough: Array, regressors: Array, N: int
-) -> LogLikelihood:
+def _combine(part: LogLikelihood, some: Index, bound: Array, regressors: Array) -> LogLikelihood:
     """Return the total of all samples from a part of them."""
-    m = some.size
-    predicted, spread = predict(part.per_sample - rough[some], regressors, some)
+    N, m = bound.size, some.size
+    predicted, spread = predict(part.per_sample - bound[some], regressors, some)
     others = np.setdiff1d(np.arange(N), some)
-    total = part.total + float((rough + predicted)[others].sum())
+    total = part.total + float((bound + predicted)[others].sum())
     # The coefficients have an error, and so has each prediction; the part's own error is in both.
     independent = spread * math.sqrt((N - m) ** 2 / m + (N - m))
     error = math.hypot(independent, part.std_error * N / m)

@@ -16,6 +16,7 @@ from gapmf.csr import sum_entries
 from gapmf.distributions import log_one_plus
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.kernels.total_count import log_law
+from gapmf.likelihood.bound import mean_field_bound
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.planning import check_support
 from gapmf.likelihood.posterior import posterior_activations
@@ -23,7 +24,6 @@ from gapmf.likelihood.result import LogLikelihood
 from gapmf.likelihood.sample import ACTIVATIONS
 from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP, model_of
-from gapmf.parallel import Progress
 from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
@@ -31,6 +31,7 @@ _ENTRIES_AT_ONCE = 1 << 16
 # Of activations that predict held-out counts. Chains that have not met predict a little better than
 # they should, with more components a little more so.
 SCORE_PRECISION, SCORE_SWEEPS = 0.05, 64
+MEAN_FIELD_TOL, MEAN_FIELD_PASSES = 1e-3, 50
 MAX_TOTAL = 300_000  # largest total count whose law is computed: half a minute
 
 
@@ -292,23 +293,29 @@ def held_out_scores(
     model: GaP,
     seed: int,
     n_jobs: int | None,
-    progress: Progress | None = None,
+    *,
+    mean_field: bool = False,
 ) -> Array:
     """Return log p(rest | h) of each sample at an estimate of E[h | shown], (N,).
 
-    The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
+    The model is that of `shown`. The share of all counts that is in `rest` scales its rates. The
+    estimate is that of Gibbs chains, or of the mean-field approximation, in a fraction of the time.
     """
-    found = sample_sizes(
-        shown,
-        model,
-        np.uint64(seed),
-        ACTIVATIONS,
-        precision=SCORE_PRECISION,
-        max_sweeps=SCORE_SWEEPS,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
-    h = (model.alpha + found.mean) / (model.column_norms + model.beta)
+    if mean_field:
+        sizes = mean_field_bound(
+            shown, model, tol=MEAN_FIELD_TOL, max_passes=MEAN_FIELD_PASSES, n_jobs=n_jobs
+        ).sizes
+    else:
+        sizes = sample_sizes(
+            shown,
+            model,
+            np.uint64(seed),
+            ACTIVATIONS,
+            precision=SCORE_PRECISION,
+            max_sweeps=SCORE_SWEEPS,
+            n_jobs=n_jobs,
+        ).mean
+    h = (model.alpha + sizes) / (model.column_norms + model.beta)
     odds = share / (1.0 - share)
     entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
     entries -= gammaln(rest.data + 1.0)

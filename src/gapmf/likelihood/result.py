@@ -76,6 +76,27 @@ class LogLikelihood:
         )
 
 
+def joined(a: LogLikelihood, b: LogLikelihood) -> LogLikelihood:
+    """Return the result of the samples of a and of those of b after them."""
+    independent = math.sqrt(float((a.std_errors**2).sum() + (b.std_errors**2).sum()))
+    # What is left of each error is common to its samples, and so to those of both.
+    common = sum(
+        math.sqrt(max(part.std_error**2 - float((part.std_errors**2).sum()), 0.0))
+        for part in (a, b)
+    )
+    return LogLikelihood(
+        total=a.total + b.total,
+        std_error=math.hypot(independent, common),
+        per_sample=np.append(a.per_sample, b.per_sample),
+        std_errors=np.append(a.std_errors, b.std_errors),
+        ess=np.append(a.ess, b.ess),
+        reliable=np.append(a.reliable, b.reliable),
+        corrections=np.append(a.corrections, b.corrections),
+        methods=np.append(a.methods, b.methods),
+        method=a.method,
+    )
+
+
 def paired_difference(a: LogLikelihood, b: LogLikelihood) -> tuple[float, float]:
     """Return a.total − b.total and its standard error over samples like these.
 

@@ -50,8 +50,8 @@ class Criterion(Protocol):
     scale: float
     """Of W for these counts, beside that for all counts."""
 
-    def score(self, model: GaP) -> Scores:
-        """Return the scores of a model of the fitted counts."""
+    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+        """Return the scores of a model of the fitted counts; rough ones cost less, if there are."""
 
     def error(self, more: Scores, less: Scores) -> float:
         """Return the standard error of the difference of two totals."""
@@ -85,10 +85,12 @@ class HeldOutCounts:
         self._totals = np.asarray(self.fitted.sum(axis=0), dtype=float)
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False) -> Scores:
         """Return the log-likelihood of the held-out counts given the others."""
         model = model.smoothed(self._totals, SMOOTHING)
-        found = held_out_scores(self.fitted, self._rest, SHARE, model, self._seed, self._n_jobs)
+        found = held_out_scores(
+            self.fitted, self._rest, SHARE, model, self._seed, self._n_jobs, mean_field=rough
+        )
         return Scores(found, 0.0)
 
     def error(self, more: Scores, less: Scores) -> float:
@@ -124,7 +126,7 @@ class HeldOutSamples:
         self._X_test = only_features(X_test, np.asarray(counts.sum(axis=0)) > 0)
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False) -> Scores:
         """Return the log-likelihood of the test samples."""
         found = comparison_log_likelihood(self._X_test, model, self._seed, self._n_jobs, COARSE)
         return Scores(found.per_sample, monte_carlo_error(found))
@@ -149,7 +151,7 @@ class Bic:
         self._precision = price / 16.0 / max(float(counts.sum()), 1.0)
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False) -> Scores:
         """Return the log-likelihood of the fitted counts."""
         found = comparison_log_likelihood(
             self.fitted, model, self._seed, self._n_jobs, self._precision

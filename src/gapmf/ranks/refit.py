@@ -30,6 +30,7 @@ class Refit:
         self.counts = counts
         self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
         self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
+        self.monte_carlo = settings.monte_carlo
         if settings.monte_carlo:
             self._engine = LocalEngine(n_jobs).load(counts, seed)
             self._begin = self._engine.state

@@ -35,10 +35,10 @@ PROBE = 1e-6  # share of the probing component in the expected counts: negligibl
 N_GROUPS = 10  # of samples, for the standard error
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
-# Iterations of a refit, with one sweep and with more. After the light one, costs are several times
-# too large; it shows which components are clearly needed.
-LIGHT, CAREFUL = (8, 0), (20, 10)
-NEAR = 8.0  # times what is allowed: a component that costs more after a light refit is needed
+# Iterations of a refit, with one sweep and with more. After short ones, costs are too large. They
+# show which components are clearly needed: those that cost so many times what is allowed.
+SHORT = (((8, 0), 8.0), ((24, 0), 3.0))
+CAREFUL = (20, 10)
 ALLOWED = 2.0  # standard errors that a removal may cost, since refits add some noise of their own
 FIT, FIRST_PASS = 0.4, 0.3  # of the work of a report, as a rule
 
@@ -181,13 +181,15 @@ class BackwardElimination:
 
     def __init__(self, refit: Refit, criterion: Criterion) -> None:
         self._refit, self._criterion = refit, criterion
+        # A refit that is not by Monte Carlo goes to the end in any case.
+        self.short_refits = SHORT if refit.monte_carlo else ()
 
-    def fitted(self, model: GaP, effort: tuple[int, int]) -> Candidate:
-        """Refit a model and score it."""
+    def fitted(self, model: GaP, effort: tuple[int, int] = CAREFUL) -> Candidate:
+        """Refit a model and score it, roughly unless the refit is careful."""
         model = self._refit.fit(model, effort)
-        return Candidate(model, self._criterion.score(model))
+        return Candidate(model, self._criterion.score(model, rough=effort != CAREFUL))
 
-    def without(self, full: Candidate, k: int, effort: tuple[int, int]) -> Candidate:
+    def without(self, full: Candidate, k: int, effort: tuple[int, int] = CAREFUL) -> Candidate:
         """Return the refitted model without component k."""
         return self.fitted(self._refit.without(full.model, k), effort)
 
@@ -198,13 +200,10 @@ class BackwardElimination:
 
     def excess(self, loss: float, error: float) -> float:
         """Return the loss beyond what is allowed: negative if the smaller model is better."""
-        return loss - self._allowed(error)
+        return loss - self.allowed(error)
 
-    def is_near(self, loss: float, error: float) -> bool:
-        """Return whether a careful refit may show that a component can go."""
-        return loss <= NEAR * self._allowed(error)
-
-    def _allowed(self, error: float) -> float:
+    def allowed(self, error: float) -> float:
+        """Return the loss that is no reason to keep a component."""
         price = self._criterion.price
         return ALLOWED * error if price is None else price
 
@@ -233,7 +232,7 @@ class BackwardElimination:
         for i, k in enumerate(sorted(first, key=turn)):
             if len(left) == 1:
                 break
-            less = self.without(full, left.index(k), CAREFUL) if removed else first[k]
+            less = self.without(full, left.index(k)) if removed else first[k]
             # Losses of single steps could add up: held-out data are compared with the best model.
             reference = best if self._criterion.price is None else full
             if self.excess(*self.loss(reference, less)) < 0.0:
@@ -262,18 +261,20 @@ def report_on(
         short = report_on(elimination, filled, criterion, score, progress)
         return _with_empty(short, alive, model)
     K = model.n_components
-    # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
-    full = elimination.fitted(model, LIGHT)
     losses = [(np.inf, 0.0)] * K
-    for k in range(K if K > 1 else 0):
-        losses[k] = elimination.loss(full, elimination.without(full, k, LIGHT))
-        if progress is not None:
-            progress(FIRST_PASS * (k + 1) / K)
-    near = [k for k in range(K) if elimination.is_near(*losses[k])]
-    full = elimination.fitted(model, CAREFUL)
+    near = list(range(K)) if K > 1 else []
+    for i, (effort, times) in enumerate(elimination.short_refits):
+        # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
+        full = elimination.fitted(model, effort)
+        for k in near:
+            losses[k] = elimination.loss(full, elimination.without(full, k, effort))
+            if progress is not None:
+                progress(FIRST_PASS * (i + (k + 1) / K) / len(SHORT))
+        near = [k for k in near if losses[k][0] <= times * elimination.allowed(losses[k][1])]
+    full = elimination.fitted(model)
     first = {}
     for i, k in enumerate(near):
-        first[k] = elimination.without(full, k, CAREFUL)
+        first[k] = elimination.without(full, k)
         losses[k] = elimination.loss(full, first[k])
         if progress is not None:
             progress(FIRST_PASS + (0.6 - FIRST_PASS) * (i + 1) / len(near))
