@@ -8,6 +8,9 @@ estimator: how many samples it flags as unreliable; among the others, how many e
 within one, two and three standard errors; the same of those only whose standard error is not
 next to nothing; the mean of the errors in standard errors; the median standard error and time.
 "estimate" is "auto" without the exact methods.
+
+Then totals of 400 samples to three precisions: by particles alone, and from a random part of the
+samples with the mean-field bounds of the others, as `score` does.
 """
 
 from __future__ import annotations
@@ -17,9 +20,15 @@ import time
 import numpy as np
 
 from gapmf import GaP, log_marginal_likelihood
+from gapmf.counts import check_counts
+from gapmf.likelihood import partial, smc
+from gapmf.likelihood.marginal import log_normaliser
+from gapmf.likelihood.result import sum_error
 from simulated import arguments, save
 
 METHODS = ("smc", "reverse", "importance", "chib", "estimate")
+PRECISIONS = (1e-2, 1e-3, 1e-4)  # nats per token
+N_TOTAL = 400  # samples of a total
 
 
 def problem(rng):
@@ -81,6 +90,65 @@ def main():
             flush=True,
         )
         save(results, args.json)
+    results |= totals(max(args.problems // 5, 1), args)
+    save(results, args.json)
+
+
+def totals(n, args):
+    """How often exact totals lie within the error bars of totals to a precision."""
+    rng = np.random.default_rng(1)
+    problems = []
+    while len(problems) < n:
+        K, F = int(rng.integers(2, 4)), int(rng.integers(5, 30))
+        W = 10 ** rng.uniform(1, 2) * rng.dirichlet(np.full(F, 10 ** rng.uniform(-1, 0)), K).T
+        model = GaP(W, 10 ** rng.uniform(-1.3, 0.7, K))
+        X = check_counts(model.sample(N_TOTAL, random_state=rng))
+        exact = log_marginal_likelihood(X, model, "auto", max_cost=1e12)
+        if exact.std_error == 0.0 and X.sum() > 0:
+            problems.append((model, X, exact.total))
+    print(f"{n} totals of {N_TOTAL} samples")
+    results = {}
+    for precision in PRECISIONS:
+        for how in ("particles", "part"):
+            rows = np.array(
+                [total(how, precision, seed, *what) for seed, what in enumerate(problems)]
+            )
+            z, achieved, used = rows.T
+            within = [(np.abs(z) <= n).mean() for n in (1, 2, 3)]
+            said = " ".join(f"{x:6.1%}" for x in within)
+            print(
+                f"{how:10} {precision:.0e} {said}  mean {z.mean():5.2f}  error reached "
+                f"{np.median(achieved):.2g} of it (most {achieved.max():.2g}), samples "
+                f"{np.median(used):.0f}",
+                flush=True,
+            )
+            results[f"{how} {precision:g}"] = {
+                "within": within,
+                "mean": z.mean(),
+                "reached": [np.median(achieved), achieved.max()],
+                "samples": np.median(used),
+            }
+    return results
+
+
+def total(how, precision, seed, model, X, exact):
+    """The error in standard errors, the standard error beside the precision, the samples used."""
+    target = precision * X.sum()
+    if how == "part":
+        found = partial.total_log_likelihood(X, model, precision, seed=seed, n_jobs=1, max_cost=1e12)
+        value, error = found.total, found.std_error
+        used = int((~np.isnan(found.per_sample)).sum())
+    else:
+        full = X[np.diff(X.indptr) > 0]
+        ones = np.ones(full.shape[0])
+        found = smc.log_factors_to(full, model, np.uint64(seed), target, ones, 1)
+        value = found.values.sum() - X.shape[0] * log_normaliser(model)
+        error, used = sum_error(found, ones), X.shape[0]
+    if error == 0.0:
+        z = 0.0 if abs(value - exact) <= 1e-9 * (1 + abs(exact)) else np.inf
+    else:
+        z = (value - exact) / error
+    return z, error / target, used
 
 
 def trial(method, seed, model, x, exact):
