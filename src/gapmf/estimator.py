@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
@@ -29,7 +30,7 @@ from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
 from gapmf.em.fit import FitData, FitResult
 from gapmf.em.fit_state import FitState, check_state
-from gapmf.em.history import Callback
+from gapmf.em.history import Callback, Iteration
 from gapmf.em.settings import (
     Settings,
     check_callbacks,
@@ -1032,18 +1033,27 @@ class GammaPoissonMF(
         n_fits = check_whole(n_fits, "n_fits", least=2)
         models: list[GaP] = []
         try:
-            while len(models) < n_fits:
-                rows = np.arange(counts.shape[0])
-                if by == "bootstrap":
-                    rows = rng.integers(rows.size, size=rows.size)
-                again = fit_copy(
-                    self,
-                    counts[rows],
-                    random_state=int(rng.integers(2**31)),
-                    init=self.init if isinstance(self.init, str) else "mean",
-                    callbacks=None,
-                )
-                models.append(again.model_)
+            with progress_bar(self.verbose, "stability", shorter="a smaller n_fits") as move:
+
+                def show(record: Iteration) -> None:
+                    # A fit takes about as many iterations as the given one.
+                    part = min(record.iteration / self.n_iter_, 1.0)
+                    if move is not None:
+                        move((len(models) + part) / n_fits)
+
+                while len(models) < n_fits:
+                    rows = np.arange(counts.shape[0])
+                    if by == "bootstrap":
+                        rows = rng.integers(rows.size, size=rows.size)
+                    again = fit_copy(
+                        self,
+                        counts[rows],
+                        random_state=int(rng.integers(2**31)),
+                        init=self.init if isinstance(self.init, str) else "mean",
+                        callbacks=[show],
+                        verbose=0,
+                    )
+                    models.append(again.model_)
         except KeyboardInterrupt:
             if len(models) < 2:
                 raise
@@ -1165,7 +1175,9 @@ def fit_copy(estimator: GammaPoissonMF, X: Any, **changes: Any) -> Any:
 
     The copy has no checkpoint: that file belongs to the estimator's own fit.
     """
-    copy = clone(estimator).set_params(checkpoint=None, **changes).fit(X)
+    with warnings.catch_warnings():  # an interrupted copy is not given to anybody
+        warnings.filterwarnings("ignore", ".* was interrupted after", ConvergenceWarning)
+        copy = clone(estimator).set_params(checkpoint=None, **changes).fit(X)
     if copy.interrupted_:
         raise KeyboardInterrupt
     return copy
