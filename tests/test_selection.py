@@ -133,7 +133,8 @@ def test_ctrl_c_in_the_third_fit_keeps_the_others(options, data, monkeypatch):
         return fit_copy(estimator, counts, **changes)
 
     monkeypatch.setattr(selection, "fit_copy", interrupt_the_third)
-    found = select_rank(X, [1, 2, 3, 4], estimator=ROUGH, **options)
+    with pytest.warns(UserWarning, match="stopped: 2 of 4 numbers of components are compared"):
+        found = select_rank(X, [1, 2, 3, 4], estimator=ROUGH, **options)
     assert made == [1, 2, 3]
     assert found.interrupted
     assert found.ranks.tolist() == [1, 2]
@@ -154,8 +155,9 @@ def test_ctrl_c_within_a_fit(data):
             raise KeyboardInterrupt
 
     est = GammaPoissonMF(tol=1e-3, random_state=0, callbacks=[interrupt])
-    with pytest.warns(UserWarning, match="the model so far"):
+    with pytest.warns(UserWarning, match="stopped: 1 of 3 numbers") as said:
         found = select_rank(X, [1, 2, 3], estimator=est)
+    assert not any("the model so far" in str(w.message) for w in said)
     assert found.interrupted
     assert found.ranks.tolist() == [1]
 
@@ -173,14 +175,15 @@ def test_ctrl_c_in_the_score_drops_that_rank(data, monkeypatch):
     X, _ = data
     score, scored = criteria.HeldOutCounts.score, []
 
-    def interrupt_the_second(judge, model):
+    def interrupt_the_second(judge, model, **options):
         scored.append(model.n_components)
         if len(scored) == 2:
             raise KeyboardInterrupt
-        return score(judge, model)
+        return score(judge, model, **options)
 
     monkeypatch.setattr(criteria.HeldOutCounts, "score", interrupt_the_second)
-    found = select_rank(X, [1, 2], estimator=ROUGH)
+    with pytest.warns(UserWarning, match="stopped: 1 of 2 numbers"):
+        found = select_rank(X, [1, 2], estimator=ROUGH)
     assert found.ranks.tolist() == [1]
     assert found.interrupted
 
@@ -194,7 +197,8 @@ def test_ctrl_c_in_the_last_fit_keeps_the_comparison(data, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(selection, "fit_from", interrupt)
-    found = select_rank(X, [1, 2], estimator=ROUGH)
+    with pytest.warns(UserWarning, match="stopped: all are compared, but the chosen model"):
+        found = select_rank(X, [1, 2], estimator=ROUGH)
     assert found.interrupted
     np.testing.assert_array_equal(found.score, whole.score)
     assert found.estimator is found.estimators[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,11 @@ def select_rank(
         if not judged:
             raise
     found = _compare(judged, counts, judge, interrupted)
+    if found.interrupted:
+        done = f"{len(found.ranks)} of {len(ranks)} numbers of components are compared"
+        if len(found.ranks) == len(ranks):
+            done = "all are compared, but the chosen model is not fitted to the held-out counts yet"
+        warnings.warn(f"stopped: {done}", UserWarning, stacklevel=2)
     for est in (found.estimator, *found.estimators):  # as if each had been fitted to X
         est._check_names(X, reset=True)
         kept = ("init", "n_init", "alpha", "beta", "checkpoint")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from commands import gapmf
 
-from gapmf import GammaPoissonMF, GaP, read, select_rank
+from gapmf import GammaPoissonMF, GaP, read, select_rank, selection
 from gapmf.cli import rank_commands
+from gapmf.estimator import fit_copy
 
 FAST = ("--tol", 1e-3, "--jobs", 1)
 
@@ -123,18 +124,21 @@ def test_the_picture_shows_differences_errors_and_the_choice(here):
 
 
 def test_ctrl_c_shows_the_ranks_that_are_finished(here, capsys, monkeypatch):
-    def interrupted(X, ranks, **options):
-        found = select_rank(X, ranks[:2], **options)
-        object.__setattr__(found, "interrupted", True)
-        return found
+    made = []
 
-    monkeypatch.setattr(rank_commands, "select_rank", interrupted)
+    def interrupt_the_third(*args, **changes):
+        made.append(changes["n_components"])
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return fit_copy(*args, **changes)
+
+    monkeypatch.setattr(selection, "fit_copy", interrupt_the_third)
     files = rank_commands.Files(here / "train.csv", None, here / "i.csv", None)
     parameters = {"tol": 1e-3, "random_state": 0}
     with pytest.raises(SystemExit, match="130"):
         rank_commands.select(files, "1,2,3", parameters, {}, {}, criterion="prediction", json=False)
     out, err = capsys.readouterr()
-    assert err == "gapmf: stopped: 2 of 3 numbers of components are compared\n"
+    assert err == "gapmf: note: stopped: 2 of 3 numbers of components are compared\n"
     shown = out.splitlines()
     assert [line.split()[0] for line in shown[1:3]] == ["1", "2"]
     assert len((here / "i.csv").read_text().splitlines()) == 3
@@ -155,7 +159,7 @@ def test_ctrl_c_ends_with_one_line(here):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr.startswith("gapmf: stopped")
+    assert done.stderr.startswith("gapmf: note: stopped: 1 of 2")
     assert done.stderr.count("\n") == 1
 
 

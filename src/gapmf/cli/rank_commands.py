@@ -12,7 +12,7 @@ import typer
 
 from gapmf.cli.files import check_not_input, echo_warnings, load, read_for, read_like, verbosity
 from gapmf.cli.fit_command import check_model_output
-from gapmf.cli.options import RankRequest, echo
+from gapmf.cli.options import RankRequest
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
@@ -111,7 +111,6 @@ def select(
     else:
         typer.echo(str(found))
     if found.interrupted:
-        echo(f"stopped: {len(found.ranks)} of {len(set(ranks))} numbers of components are compared")
         sys.exit(130)
 
 
