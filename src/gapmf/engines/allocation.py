@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from gapmf.csr import sum_entries
-from gapmf.engines.local import BLOCKS_PER_THREAD, entries_by_feature
+from gapmf.engines.local import entries_by_feature
 from gapmf.kernels.dictionary import scale_rows
 from gapmf.kernels.mean_field import add_to_features, allocate
 from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
@@ -55,10 +55,9 @@ class Allocator:
         self._columns = entries_by_feature(X)
         indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
         self._X = indptr, indices, X.data.astype(np.float64), self._columns.place
-        n_blocks = BLOCKS_PER_THREAD * self._n_threads
-        self._samples = even_blocks(indptr[1:] + 20.0 * np.arange(1, N + 1), n_blocks)
-        F = X.shape[1]
-        self._features = even_blocks(self._columns.start[1:] + 1.0 * np.arange(1, F + 1), n_blocks)
+        # What a row costs besides its entries: a few functions of each component size.
+        self._sample_work = np.cumsum(np.diff(indptr) + 20.0)
+        self._feature_work = np.cumsum(np.diff(self._columns.start) + 1.0)
         self._longest = int(np.diff(indptr).max(initial=0))
 
     def allocate(
@@ -87,8 +86,10 @@ class Allocator:
         def by_feature(block: tuple[int, int], sums: Array) -> None:
             add_to_features(*block, self._columns, ratio, self.times, weights, flat, sums, c_sum)
 
-        map_reduce(by_sample, self._samples, make_arrays, self._n_threads)
-        map_reduce(by_feature, self._features, lambda: np.empty(K4), self._n_threads)
+        samples = even_blocks(self._sample_work, K4 * n_passes, self._n_threads)
+        features = even_blocks(self._feature_work, K4, self._n_threads)
+        map_reduce(by_sample, samples, make_arrays, self._n_threads)
+        map_reduce(by_feature, features, lambda: np.empty(K4), self._n_threads)
         met = self.totals > 0
         scale = float(self.totals[met] @ np.log(p[met].max(axis=1)))
         return Allocation(
