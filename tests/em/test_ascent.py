@@ -56,9 +56,7 @@ def test_it_answers_what_a_model_answers(algorithm):
     assert report.rank == 2
     assert est.prune(Y, report=report).algorithm == algorithm
     assert len(est.stability(Y, n_fits=2).returned) == 2
-    found = select_rank(
-        Y, [1, 2], estimator=GammaPoissonMF(algorithm=algorithm, random_state=0)
-    )
+    found = select_rank(Y, [1, 2], estimator=GammaPoissonMF(algorithm=algorithm, random_state=0))
     assert found.n_components == 2
 
 

@@ -15,7 +15,6 @@ from scipy.special import gammaln
 
 from gapmf.csr import sum_entries
 from gapmf.engines.local import entries_by_feature
-from gapmf.kernels.dictionary import scale_rows
 from gapmf.kernels.mean_field import add_to_features, allocate
 from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
@@ -70,8 +69,8 @@ class Allocator:
         """
         (F, K), N = p.shape, self.times.size
         K4 = -(-K // AT_ONCE) * AT_ONCE
-        rows = np.zeros((F, K4))
-        scale_rows(p, np.ones(K), rows)
+        rows, top = np.zeros((F, K4)), p.max(axis=1)
+        np.divide(p, top[:, None], out=rows[:, :K], where=top[:, None] > 0.0)
         flat, L = rows.ravel(), L.copy()
         weights, ratio = np.empty(N * K4), np.empty(self._X[1].size)
         values, c_sum = np.zeros(N), np.empty((F, K))
@@ -91,7 +90,7 @@ class Allocator:
         map_reduce(by_sample, samples, make_arrays, self._n_threads)
         map_reduce(by_feature, features, lambda: np.empty(K4), self._n_threads)
         met = self.totals > 0
-        scale = float(self.totals[met] @ np.log(p[met].max(axis=1)))
+        scale = float(self.totals[met] @ np.log(top[met]))
         return Allocation(
             float(self.times @ values) + scale, c_sum, L, weights.reshape(N, K4)[:, :K]
         )
