@@ -29,11 +29,12 @@ OBJECTIVES = {"vbem": "bound", "mjle": "log_joint_likelihood"}
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS, *OBJECTIVES)
 LEARNS_ALPHA = ("mcem-c", "em-c", "exact", "vbem")
 WAYS_TO_LEARN = ("component", "shared")
-SCHEDULES = ("adaptive", "paper", "saem")
+SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "no Monte Carlo": 1000}
+MAX_ITER = {"paper": 500, "no Monte Carlo": 1000}
+MOST_ITER = 2000  # for all others
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     n_init = check_whole(given["n_init"], "n_init")
     max_iter = given["max_iter"]
     if max_iter is None:
-        max_iter = MAX_ITER[schedule if monte_carlo else "no Monte Carlo"]
+        max_iter = MAX_ITER.get(schedule if monte_carlo else "no Monte Carlo", MOST_ITER)
     learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
     alpha = _first_alpha(check_alpha(given["alpha"], K), learn_alpha)
     if algorithm == "mjle":
