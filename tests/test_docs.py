@@ -75,6 +75,19 @@ def test_the_map_of_equations_is_true():
     assert not differ, "(cited by the docstring, listed by the map)"
 
 
+def test_the_rivals_are_where_the_map_says():
+    text = (PROJECT / "docs" / "equations.md").read_text(encoding="utf-8")
+    lines = text.split("## Beyond the paper: its rivals")[1].splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ") and "`" in line][1:]
+    assert len(rows) >= 6
+    for _, function, test in rows:
+        for dotted in re.findall(r"`([^`]+)`", function):
+            assert inspect.getdoc(_find(f"gapmf.{dotted}")), dotted
+        for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", test):
+            source = (PROJECT / "tests" / path).read_text(encoding="utf-8")
+            assert f"def {name}(" in source, f"{path} has no {name}"
+
+
 def _readme():
     return (PROJECT / "README.md").read_text(encoding="utf-8")
 

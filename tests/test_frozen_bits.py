@@ -70,6 +70,10 @@ FITS = {
         "learn_alpha": True,
         "max_iter": 5,
     },
+    "vbem": {"algorithm": "vbem", "max_iter": 30},
+    "vbem, learned alpha": {"algorithm": "vbem", "learn_alpha": True, "max_iter": 30},
+    "mjle": {"algorithm": "mjle", "alpha": [1.2, 2.0, 3.0], "max_iter": 30},
+    "mjle, alpha 1": {"algorithm": "mjle", "max_iter": 30},
 }
 METHODS = ("enumerate", "polynomial", "quadrature", "importance", "chib", "smc", "reverse")
 ASKED = 6  # samples that are scored and transformed
@@ -134,7 +138,7 @@ def interrupted_and_resumed(parameters, X, folder):
         return GammaPoissonMF.resume(path, X)
 
 
-RESUMED = ("mcem-c adaptive", "mcem-ch saem", "learned alpha", "three random starts")
+RESUMED = ("mcem-c adaptive", "mcem-ch saem", "learned alpha", "three random starts", "vbem")
 
 
 def environment():

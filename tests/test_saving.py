@@ -31,6 +31,8 @@ FITS = {
     "learned": {"n_components": 3, "learn_alpha": "shared", "tol": 1e-3, "score_every": 3},
     "exact": {"n_components": 2, "algorithm": "exact", "beta": 2.0},
     "init": {"n_components": 2, "init": np.ones((2, 8)), "algorithm": "em-ch", "tol": 1e-3},
+    "vbem": {"n_components": 3, "algorithm": "vbem", "learn_alpha": "shared", "tol": 1e-3},
+    "mjle": {"n_components": 3, "algorithm": "mjle", "alpha": 1.5, "tol": 1e-3},
 }
 
 

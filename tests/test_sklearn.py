@@ -47,6 +47,8 @@ def known_not_to_hold(est):
         OfWholeNumbers(2, max_iter=30),
         OfWholeNumbers(2, max_iter=30, learn_alpha=True, schedule="saem"),
         OfWholeNumbers(2, algorithm="exact"),
+        OfWholeNumbers(2, algorithm="vbem", max_iter=30, learn_alpha=True),
+        OfWholeNumbers(2, algorithm="mjle", max_iter=30),
     ],
     expected_failed_checks=known_not_to_hold,
 )

@@ -82,23 +82,29 @@ class GammaPoissonMF(
     ----------
     n_components : int, default=10
         Number of components. In the paper, this is K.
-    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch"}, default="mcem-c"
+    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch", "vbem", "mjle"}, \
+            default="mcem-c"
         "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM algorithms, for any
-        number of components: Gibbs sampling gives their expectations. The other three use exact
-        moments, for few components: 3 with hundreds or thousands of counts per sample, more
-        when the counts are small. "exact" climbs to a maximum on the exact gradient, then tries
-        to exchange columns (when α differs) and to regrow the smallest one. "em-c" and "em-ch"
-        are the paper's EM algorithms.
+        number of components: Gibbs sampling gives their expectations. With schedule="adaptive"
+        or "saem", "mcem-h" is the same as "mcem-ch": see `schedule`. "exact", "em-c" and "em-ch"
+        use exact moments, for few components: 3 with hundreds or thousands of counts per sample,
+        more when the counts are small. "exact" climbs to a maximum on the exact gradient, then
+        tries to exchange columns (when α differs) and to regrow the smallest one. "em-c" and
+        "em-ch" are the paper's EM algorithms. The last two maximise something else, for
+        comparison. "vbem" is mean-field variational EM [3]_: it maximises a lower bound of
+        log p(X | W). "mjle" is maximum joint likelihood [4]_: it fits the activations as well, and
+        maximises log p(X, H | W), which has a maximum if all α are larger than 1. If all are 1,
+        it is KL-NMF, with W scaled so that the mean activations are those of the prior.
     alpha, beta : float or array-like of shape (n_components,), default=1.0
         Shape and rate of the Gamma prior of the activations. In the paper, these are α and β.
         Scaling W and β together changes nothing, so β only sets the scale of W.
     learn_alpha : bool or {"component", "shared"}, default=False
         Whether to learn α too, starting from `alpha`: one value per component ("component", the
         same as True) or one for all ("shared", from the geometric mean of `alpha` if that
-        differs). For "mcem-c", "em-c" and "exact". α stays between 1e-4 and 1e4, and a warning
-        says where it ended at a bound; at 1e4 a component varies no more than Poisson counts
-        do. A component that vanished keeps its α. "em-c" needs the law of the component sizes,
-        which costs far more than "exact" at 3 components and hundreds of counts per sample.
+        differs). For "mcem-c", "em-c", "exact" and "vbem". α stays between 1e-4 and 1e4, and a
+        warning says where it ended at a bound; at 1e4 a component varies no more than Poisson
+        counts do. A component that vanished keeps its α. "em-c" needs the law of the component
+        sizes, which costs far more than "exact" at 3 components and hundreds of counts per sample.
     schedule : {"adaptive", "paper", "saem"}, default="adaptive"
         How Monte Carlo EM spends its sweeps. "adaptive" makes one sweep per iteration, with
         momentum, and doubles the sweeps whenever noise rather than distance limits the
@@ -106,12 +112,15 @@ class GammaPoissonMF(
         averages the statistics, with steps of size j^-0.75 in windows of 20 iterations, and
         doubles the sweeps as above. It has no momentum, so it is slower where EM is slow.
         "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the
-        last draw of the iteration before, for exactly `max_iter` iterations.
+        last draw of the iteration before, for exactly `max_iter` iterations. "saem-textbook" is
+        "saem" with steps that are never restarted, and one sweep per iteration throughout. All
+        but "paper" average statistics of the draws, or their expectations. Those of "mcem-h"
+        are sufficient for one multiplicative update only, which is the update of "mcem-ch".
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None
         Maximum number of iterations. If None, 2000 for "adaptive" and "saem", 500 for "paper",
-        1000 with exact moments.
+        1000 without Monte Carlo.
     tol : float, default=1e-5
         Tolerance of the stopping rule. "adaptive" and "saem" measure the gain g in
         log-likelihood of each window of iterations, and its standard error e. The fit stops
@@ -119,15 +128,17 @@ class GammaPoissonMF(
         parameters, or when \|g\| < 2e at 1024 sweeps per iteration. (For "saem" the step sizes of
         the window are summed instead of its sweeps.) "em-c" and "em-ch" stop when the gain that
         is still to be expected is below `tol` nats per token and a short climb on the gradient
-        finds no more either. "exact" always climbs to the maximum.
+        finds no more either. "vbem" and "mjle" stop when the gain in what they maximise that is
+        still to be expected is below `tol` nats per token. "exact" always climbs to the maximum.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
         "mean" is the paper's starting point, where all components are alike. It is a saddle,
-        which Monte Carlo leaves by its own noise; with exact moments it is perturbed from
+        which Monte Carlo leaves by its own noise; without Monte Carlo it is perturbed from
         `random_state`. "random" divides the mean of each feature at random. An array gives the
         components to start from.
     n_init : int, default=1
         Number of starts, of which the one with the highest likelihood is kept (an estimate
-        where it is not exact). The likelihood has several maxima.
+        where it is not exact), or with the highest value of what "vbem" or "mjle" maximises.
+        There are several maxima.
     smoothing : float, default=1e-3
         Weight in [0, 1) of a background in everything that is asked about samples after the
         fit: each component is mixed with the frequencies of the features (each counted once
@@ -139,9 +150,9 @@ class GammaPoissonMF(
     prune_tol : float, default=1e-3
         The share of the expected counts above which a component counts in `rank_`.
     score_every : int, default=0
-        With Monte Carlo, compute log p(X | W) after every so many iterations, for the history
-        and for callbacks; 0 for never. The clock of the fit stops meanwhile. With exact moments
-        it is known after every iteration.
+        Compute log p(X | W) after every so many iterations, for the history and for callbacks;
+        0 for never. The clock of the fit stops meanwhile. With exact moments it is known after
+        every iteration.
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness. The same seed gives the same result, for any `n_jobs`.
     n_jobs : int, default=None
@@ -157,7 +168,8 @@ class GammaPoissonMF(
         1 shows a progress bar on standard error.
     callbacks : sequence of callables, default=None
         Each is called after every iteration with one record (`iteration`, `seconds`,
-        `n_sweeps`, `log_likelihood`, `model`). A callback that returns True stops the fit.
+        `n_sweeps`, `log_likelihood`, `model`, `objective`). A callback that returns True stops
+        the fit.
 
     Attributes
     ----------
@@ -178,7 +190,8 @@ class GammaPoissonMF(
     history_ : dict of ndarray
         One entry per iteration. "seconds" and "n_sweeps" are cumulative, from the beginning of
         the fit: their last entries are its totals. "norms", of shape (n_iter, n_components), and
-        "log_likelihood", nan where it was not computed, are those after the iteration.
+        "log_likelihood", nan where it was not computed, are those after the iteration. So is
+        "bound", which "vbem" maximises, and "log_joint_likelihood", which "mjle" does.
     feature_counts_ : ndarray of shape (n_features,)
         Total count of each feature.
     log_likelihood_ : float
@@ -187,6 +200,9 @@ class GammaPoissonMF(
         How near W is to a maximum: the projected gradient, the stationarity identity, and the
         score r_f, the slope of the likelihood at one more, empty component. With exact moments
         only.
+    activations_ : ndarray of shape (n_samples, n_components)
+        The activations that "mjle" fitted together with the components. `transform` gives
+        posterior means instead.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -203,6 +219,10 @@ class GammaPoissonMF(
        Gamma-Poisson Matrix Factorization", ICML, 2018.
     .. [2] C. Liu, D. B. Rubin and Y. N. Wu, "Parameter expansion to accelerate EM: the PX-EM
        algorithm", Biometrika, 1998.
+    .. [3] O. Dikmen and C. Févotte, "Maximum marginal likelihood estimation for nonnegative
+       dictionary learning in the Gamma-Poisson model", IEEE Transactions on Signal Processing,
+       2012.
+    .. [4] J. Canny, "GaP: a factor model for discrete data", SIGIR, 2004.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,9 @@ from gapmf.errors import InvalidInputError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Local = TypeVar("Local")
+
+BLOCK_WORK = 5e8  # a fraction of a second, so Ctrl-C is answered
+BLOCKS_PER_THREAD = 24  # so that no thread waits long for the last one
 
 Progress = Callable[[float], None]
 """Called now and then, in the main thread, with the part of the work that is done: 0 to 1."""
@@ -40,12 +44,15 @@ def check_n_jobs(n_jobs: Any) -> int:
     return int(joblib.effective_n_jobs(None if n_jobs is None else int(n_jobs)))
 
 
-def even_blocks(work: NDArray[np.float64], n_blocks: int) -> list[tuple[int, int]]:
-    """Cut rows into at most n_blocks blocks (first, last) of about equal work.
+def even_blocks(work: NDArray[np.float64], factor: float, n_threads: int) -> list[tuple[int, int]]:
+    """Cut rows into blocks (first, last) of about equal work.
 
-    `work` has the running sums of the rows' work.
+    `work` has running sums over the rows; times `factor`, they are multiplications or so.
     """
     N = work.size
+    n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
+    if n_threads > 1:
+        n_blocks = max(n_blocks, BLOCKS_PER_THREAD * n_threads)
     n_blocks = max(1, min(n_blocks, N))
     ends = np.searchsorted(work, work[-1] * np.arange(1, n_blocks) / n_blocks)
     cuts = np.unique(np.concatenate([[0], ends, [N]]))

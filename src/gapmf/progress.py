@@ -68,6 +68,8 @@ def fit_bar(
             parts = [f"rank {rank} of {record.model.n_components}"]
             if np.isfinite(record.gain):
                 parts.append(f"gain {record.gain:.1e} (stops at {tol:.0e})")
+            if np.isfinite(record.objective):
+                parts.append(f"objective {record.objective:,.1f}")
             if np.isfinite(record.log_likelihood):
                 shown["value"] = record.log_likelihood
             if np.isfinite(shown["value"]):

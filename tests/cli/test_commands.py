@@ -61,6 +61,20 @@ def test_fit_says_what_it_does_and_writes_a_model(folder):
     np.testing.assert_array_equal(est.components_, own.components_)
 
 
+@pytest.mark.parametrize("algorithm", ["vbem", "mjle"])
+def test_fit_by_another_objective(folder, algorithm):
+    out, kept = folder / f"{algorithm}.gapmf", folder / f"{algorithm}.checkpoint"
+    given = ["--algorithm", algorithm, "--tol", 1e-3, "--checkpoint", kept]
+    gapmf("fit", folder / "toy.csv", "-k", 2, "-o", out, "-q", *given)
+    own = GammaPoissonMF(2, algorithm=algorithm, tol=1e-3, random_state=0)
+    own.fit(read(folder / "toy.csv").counts)
+    np.testing.assert_array_equal(GammaPoissonMF.load(out).components_, own.components_)
+    for path in (out, kept):
+        found = json.loads(gapmf("info", path, "--json").stdout)
+        assert found["iterations"] == own.n_iter_
+        assert found["parameters"]["algorithm"] == algorithm
+
+
 def test_quiet(folder):
     done = gapmf("fit", folder / "toy.csv", "-k", 2, "-o", folder / "q.gapmf", "-q", "--tol", 0.1)
     assert (done.stdout, done.stderr) == ("", "")

@@ -34,7 +34,13 @@ def counts(N=120, F=30, K=3, seed=0):
 
 @pytest.mark.parametrize("learn_alpha", [False, True])
 @pytest.mark.parametrize(
-    "schedule", [{"schedule": "paper", "n_draws": 3, "n_burn_in": 1}, {"schedule": "saem"}, {}]
+    "schedule",
+    [
+        {"schedule": "paper", "n_draws": 3, "n_burn_in": 1},
+        {"schedule": "saem"},
+        {"schedule": "saem-textbook"},
+        {},
+    ],
 )
 @pytest.mark.filterwarnings("ignore:mcem-c stopped after 40")
 def test_mcem_c_keeps_the_means(schedule, learn_alpha):
@@ -112,6 +118,19 @@ def test_a_step_of_mcem_h_is_the_papers():
     _, h, _ = one_sweep(X, model, first, seed=2)
     ratio = sum(h[n][None] * (X[n] / (model.W @ h[n]))[:, None] for n in range(6))
     np.testing.assert_allclose(W, model.W * ratio / h.sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_mcem_h_is_mcem_ch_but_for_the_papers_schedule():
+    """The others accumulate E[C | h], with which one multiplicative step is the one of EM-CH."""
+    X = counts()
+    for given, same in (({}, True), ({"schedule": "saem"}, True), (PAPER, False)):
+        parameters = {"max_iter": 30, "random_state": 0} | given
+        fits = [
+            GammaPoissonMF(3, algorithm=algorithm, **parameters).fit(X)
+            for algorithm in ("mcem-h", "mcem-ch")
+        ]
+        assert np.array_equal(fits[0].components_, fits[1].components_) == same
 
 
 @pytest.mark.slow
@@ -214,7 +233,7 @@ def test_a_refit_forgets_what_exact_moments_left():
         ({"schedule": "saem", "n_burn_in": 5}, "n_burn_in is for schedule='paper' only"),
         (
             {"schedule": "fast"},
-            "schedule must be one of 'adaptive', 'paper', 'saem', but is 'fast'",
+            "schedule must be one of 'adaptive', 'paper', 'saem', 'saem-textbook', but is",
         ),
         ({"algorithm": "mcem-ch", "learn_alpha": True}, "'mcem-ch' cannot learn alpha"),
         ({"learn_alpha": "both"}, "learn_alpha must be False, 'component'"),

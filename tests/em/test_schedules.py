@@ -16,7 +16,7 @@ from gapmf.em.history import History
 from gapmf.em.m_steps import update_c
 from gapmf.em.maximum import fit_maximum
 from gapmf.em.momentum import Momentum
-from gapmf.em.schedules import Adaptive, Decision, Saem, StoppingRule
+from gapmf.em.schedules import Adaptive, Decision, Saem, StoppingRule, TextbookSaem
 from gapmf.em.start import are_alike, mean_start, perturbed_mean_start, random_start
 from gapmf.engines.base import Statistics, Sweeps
 from gapmf.engines.local import LocalEngine
@@ -194,6 +194,25 @@ def test_saem_draws_more_only_where_it_cannot_tell():
     assert decisions == [Decision.CONTINUE] * 3 + [Decision.STOP]
     averaged = round(sum(j**-0.75 for j in range(1, 21)), 6)
     assert windows == [(1, 20.0), (1, averaged), (1, averaged), (2, averaged)]
+
+
+def test_textbook_saem_never_restarts_its_steps():
+    schedule = TextbookSaem(keep_model, False, StoppingRule(0.1, 1.0))
+    draw = Statistics(np.ones((1, 1)), np.ones(1), 1.0)
+    progress, lengths, sizes = schedule.start(), [], []
+    for gained in (Gain(9.0, 1.0), Gain(1.0, 1.0), *[Gain(3.0, 2.0)] * 12):  # then all unclear
+        lengths.append(schedule.window_length(progress))
+        for _ in range(lengths[-1]):
+            before = progress.effective_sweeps
+            _, progress = schedule.step(progress, None, draw)
+            sizes.append(progress.effective_sweeps - before)
+        decision, progress = schedule.decide(progress, gained)
+        assert (decision, progress.n_draws) == (Decision.CONTINUE, 1)
+    assert lengths[:3] == [20, 20, 20]
+    assert lengths[-1] > 20  # an eighth of the iterations since the burn-in
+    np.testing.assert_allclose(sizes[:40], 1.0)
+    np.testing.assert_allclose(sizes[40:], np.arange(1.0, len(sizes) - 39) ** -0.75)
+    assert schedule.decide(progress, Gain(0.0, 0.0))[0] is Decision.STOP
 
 
 @pytest.mark.slow

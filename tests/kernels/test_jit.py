@@ -19,6 +19,8 @@ from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood
 X = np.random.default_rng(0).poisson(2.0, (20, 6))
 est = GammaPoissonMF(2, random_state=0, max_iter=5, tol=0.1, learn_alpha=True).fit(X)
 est.transform(X[:3]), est.score(X[:3])
+for algorithm in ("vbem", "mjle"):
+    GammaPoissonMF(2, algorithm=algorithm, max_iter=3).fit(X)
 model = GaP(np.random.default_rng(1).gamma(1.0, 1.0, (6, 4)), alpha=0.3)
 log_marginal_likelihood(X[:2], model, "smc", random_state=0, n_particles=16)
 for name, module in list(sys.modules.items()):

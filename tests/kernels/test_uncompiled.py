@@ -9,6 +9,7 @@ import pytest
 
 from gapmf import GaP, log_marginal_likelihood
 from gapmf.counts import check_counts
+from gapmf.engines.allocation import Allocator
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.kernels.conditional_smc import estimate_above, make_room
@@ -63,6 +64,13 @@ def some_steps():
         at,
         path,
     )
+    wide = GaP(np.random.default_rng(1).gamma(0.5, 1.0, (5, 6)), alpha=1.5)
+    for joint in (False, True):
+        allocator = Allocator(check_counts(np.random.default_rng(0).poisson(3.0, (6, 5))))
+        found = allocator.allocate(
+            wide.event_probabilities, wide.alpha, np.ones((6, 6)), n_passes=2, joint=joint
+        )
+        out += [found.c_sum, found.L, found.weights, np.array([found.value])]
     law = log_totals(check_counts([[3, 20, 1], [0, 0, 0]]), model)
     return [*out, np.array([above]), law]
 

@@ -29,7 +29,10 @@ Jobs = Annotated[int, Option(help="Number of threads; -1 uses all cores.")]
 Seed = Annotated[int, Option(help="Random seed.", min=0)]
 Algorithm = Annotated[
     str,
-    Option(help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact."),
+    Option(
+        help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact; vbem "
+        "or mjle, which do not maximise the likelihood."
+    ),
 ]
 LearnAlpha = Annotated[bool, Option("--learn-alpha", help="Learn one alpha per component.")]
 Tol = Annotated[

@@ -19,6 +19,7 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit_state import AscentFitState, FinishedStart, FitState, MonteCarloState
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
+from gapmf.em.mjle import JointLikelihood
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, deterministic_start, search
@@ -266,6 +267,8 @@ def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.rando
 
 def make_objective(settings: Settings, allocator: Allocator) -> Objective:
     """Return what the algorithm of the settings maximises."""
+    if settings.algorithm == "mjle":
+        return JointLikelihood(allocator)
     return VariationalBound(allocator, settings.learn_alpha)
 
 

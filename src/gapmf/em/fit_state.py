@@ -103,9 +103,9 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
     momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
     if momentum.factors is not None:
         arrays += [momentum.factors[0], momentum.factors[1] * np.ones((F, 1))]
-    records = {"paper": type(None), "saem": SaemProgress, "adaptive": AdaptiveProgress}
+    records = {"paper": type(None), "adaptive": AdaptiveProgress}
     return (
-        isinstance(progress, records[settings.schedule])
+        isinstance(progress, records.get(settings.schedule, SaemProgress))
         and 1 <= getattr(progress, "n_draws", 1) <= 2 * MAX_DRAWS
         and getattr(progress, "n_window", 1) >= 1
         and 0.0 <= momentum.friction <= 1.0

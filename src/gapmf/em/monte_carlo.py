@@ -21,6 +21,7 @@ from gapmf.em.schedules import (
     SaemProgress,
     Schedule,
     StoppingRule,
+    TextbookSaem,
 )
 from gapmf.em.settings import Settings
 from gapmf.em.start import are_alike
@@ -29,6 +30,8 @@ from gapmf.model import GaP
 
 # An estimate is uncertain by about half a nat per parameter: a tenth of that is little.
 NATS_PER_PARAMETER = 5e3  # times tol
+
+SAEM = {"saem": Saem, "saem-textbook": TextbookSaem}
 
 
 @dataclass(frozen=True)
@@ -162,8 +165,8 @@ def make_schedule(settings: Settings, engine: Engine) -> Schedule:
         expectations = settings.algorithm == "mcem-h"
         fixed = Sweeps(settings.n_draws, settings.n_burn_in, expectations, sizes)
         return Paper(m_step, sizes, fixed)
-    if settings.schedule == "saem":
-        return Saem(m_step, sizes, _stopping_rule(settings, engine))
+    if settings.schedule in SAEM:
+        return SAEM[settings.schedule](m_step, sizes, _stopping_rule(settings, engine))
     return adaptive_schedule(settings, engine)
 
 

@@ -209,6 +209,8 @@ class SaemProgress:
     """The next iteration of the window, from 1."""
     effective_sweeps: float = 0.0
     """The sum of the window's step sizes so far."""
+    n_window: int = SHORTEST_WINDOW
+    """Iterations of the present window."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +232,8 @@ class Saem(Schedule):
         return SaemProgress()
 
     def window_length(self, progress: SaemProgress) -> int:
-        """Return the iterations of a window."""
-        return SHORTEST_WINDOW
+        """Return the iterations of the present window."""
+        return progress.n_window
 
     def step(
         self, progress: SaemProgress, model: GaP, statistics: Statistics
@@ -254,3 +256,26 @@ class Saem(Schedule):
         n_draws = progress.n_draws * (2 if averaging and unclear else 1)
         averaging = averaging or is_small or unclear
         return Decision.CONTINUE, SaemProgress(progress.mean, averaging, n_draws)
+
+
+@dataclass(frozen=True)
+class TextbookSaem(Saem):
+    """Stochastic approximation EM as Kuhn and Lavielle (2004) have it: γ is never restarted.
+
+    One sweep per iteration throughout. γ = 1 during a burn-in, which ends with the first window
+    whose gain is small or unclear, and then γ = j^-0.75 in the j-th iteration after it. The steps
+    shorten, so later windows are an eighth of the iterations since the burn-in.
+    """
+
+    def decide(self, progress: SaemProgress, gained: Gain) -> tuple[Decision, SaemProgress]:
+        """Return how to go on after a window, and the new progress."""
+        is_small = self.stopping.is_met(gained, progress.effective_sweeps)
+        if progress.averaging and is_small:
+            return Decision.STOP, progress
+        averaging = progress.averaging or is_small or is_unclear(gained)
+        j = progress.j if progress.averaging else 1
+        n_window = max(SHORTEST_WINDOW, j // WINDOW_FRACTION)
+        progress = replace(
+            progress, averaging=averaging, j=j, effective_sweeps=0.0, n_window=n_window
+        )
+        return Decision.CONTINUE, progress

@@ -24,16 +24,17 @@ from gapmf.validation import (
 
 MONTE_CARLO = ("mcem-c", "mcem-h", "mcem-ch")
 EXACT_MOMENTS = ("em-c", "em-ch", "exact")
-OBJECTIVES = {"vbem": "bound"}
+OBJECTIVES = {"vbem": "bound", "mjle": "log_joint_likelihood"}
 """Algorithms that do not maximise the marginal likelihood, and what they maximise."""
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS, *OBJECTIVES)
 LEARNS_ALPHA = ("mcem-c", "em-c", "exact", "vbem")
 WAYS_TO_LEARN = ("component", "shared")
-SCHEDULES = ("adaptive", "paper", "saem")
+SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"adaptive": 2000, "paper": 500, "saem": 2000, "no Monte Carlo": 1000}
+MAX_ITER = {"paper": 500, "no Monte Carlo": 1000}
+MOST_ITER = 2000  # for all others
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Settings:
         return self.algorithm in MONTE_CARLO
 
     @property
+    def exact_moments(self) -> bool:
+        """Whether the algorithm integrates exactly."""
+        return self.algorithm in EXACT_MOMENTS
+
+    @property
     def ascent(self) -> bool:
         """Whether the algorithm maximises something else than the marginal likelihood."""
         return self.algorithm in OBJECTIVES
@@ -75,11 +81,14 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     n_init = check_whole(given["n_init"], "n_init")
     max_iter = given["max_iter"]
     if max_iter is None:
-        max_iter = MAX_ITER[schedule if monte_carlo else "no Monte Carlo"]
+        max_iter = MAX_ITER.get(schedule if monte_carlo else "no Monte Carlo", MOST_ITER)
     learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
+    alpha = _first_alpha(check_alpha(given["alpha"], K), learn_alpha)
+    if algorithm == "mjle":
+        _check_joint_maximum(alpha)
     return Settings(
         algorithm=algorithm,
-        alpha=_first_alpha(check_alpha(given["alpha"], K), learn_alpha),
+        alpha=alpha,
         beta=check_positive(given["beta"], K, "beta"),
         learn_alpha=learn_alpha,
         schedule=schedule,
@@ -121,6 +130,25 @@ def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:
     if learn_alpha == "shared" and np.ptp(alpha) > 0:
         alpha = np.full_like(alpha, np.exp(np.log(alpha).mean()))
     return alpha
+
+
+def _check_joint_maximum(alpha: Array) -> None:
+    """Refuse α at which the joint likelihood of counts and activations has no maximum."""
+    if (alpha > 1.0).all() or (alpha == 1.0).all():
+        return
+    if (alpha < 1.0).any():
+        k = int((alpha < 1.0).argmax())
+        reason = f"alpha of component {k} is {alpha[k]:g}: below 1 it is infinite at h = 0"
+    else:
+        reason = (
+            "some alpha are 1 and others larger: where alpha is 1 it grows for ever as W grows "
+            "and the activations shrink"
+        )
+    raise InvalidInputError(
+        f"the joint likelihood has no maximum, because {reason}; use alpha > 1 for all components, "
+        "alpha=1 for all (which gives KL-NMF), or an algorithm that integrates the activations "
+        "out, such as 'mcem-c'"
+    )
 
 
 def _check_sweeps(given: dict[str, Any], name: str, least: int) -> int:

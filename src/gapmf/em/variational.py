@@ -66,8 +66,9 @@ def better_alpha(L: Array, times: Array, alpha: Array, *, shared: bool) -> Array
     """Return α (K,) at which the bound, with the best W and q(h) given φ, is no lower.
 
     That bound is the likelihood of a negative binomial with mean L̄_k, at sizes L (N, K) that need
-    not be whole. A step of Newton's method in log α is kept where it gains. Elsewhere α is the best
-    for the present q(h), of which there is one: the slope there falls in α.
+    not be whole. A step of Newton's method in log α, or a long one where the bound is not concave,
+    is kept if it gains. Otherwise α is the best for the present q(h), of which there is one: the
+    slope there falls in α.
     """
     used = np.flatnonzero(times @ L > 0.0)
     new = alpha.copy()
@@ -95,11 +96,11 @@ def _better_one(L: Array, times: Array, alpha: float) -> float:
     bend = (share @ (zeta(2.0, alpha + L) - zeta(2.0, alpha))).sum()
     bend += (means / (alpha * (alpha + means))).sum()
     bend_in_log = slope + alpha * bend  # d(slope · α)/d log α, divided by α
-    if bend_in_log < 0.0:
-        step = float(np.clip(-slope / bend_in_log, -LARGEST_STEP, LARGEST_STEP))
-        new = float(np.clip(alpha * np.exp(step), SMALLEST, LARGEST))
-        if value(new) >= value(alpha):
-            return new
+    newton = -slope / bend_in_log if bend_in_log < 0.0 else np.copysign(np.inf, slope)
+    step = float(np.clip(newton, -LARGEST_STEP, LARGEST_STEP))
+    new = float(np.clip(alpha * np.exp(step), SMALLEST, LARGEST))
+    if value(new) >= value(alpha):
+        return new
     return _best_given_q(float((share @ at_sizes).sum()), means)
 
 

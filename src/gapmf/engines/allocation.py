@@ -14,8 +14,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from gapmf.csr import sum_entries
-from gapmf.engines.local import BLOCKS_PER_THREAD, entries_by_feature
-from gapmf.kernels.dictionary import scale_rows
+from gapmf.engines.local import entries_by_feature
 from gapmf.kernels.mean_field import add_to_features, allocate
 from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
@@ -55,10 +54,9 @@ class Allocator:
         self._columns = entries_by_feature(X)
         indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
         self._X = indptr, indices, X.data.astype(np.float64), self._columns.place
-        n_blocks = BLOCKS_PER_THREAD * self._n_threads
-        self._samples = even_blocks(indptr[1:] + 20.0 * np.arange(1, N + 1), n_blocks)
-        F = X.shape[1]
-        self._features = even_blocks(self._columns.start[1:] + 1.0 * np.arange(1, F + 1), n_blocks)
+        # What a row costs besides its entries: a few functions of each component size.
+        self._sample_work = np.cumsum(np.diff(indptr) + 20.0)
+        self._feature_work = np.cumsum(np.diff(self._columns.start) + 1.0)
         self._longest = int(np.diff(indptr).max(initial=0))
 
     def allocate(
@@ -71,8 +69,8 @@ class Allocator:
         """
         (F, K), N = p.shape, self.times.size
         K4 = -(-K // AT_ONCE) * AT_ONCE
-        rows = np.zeros((F, K4))
-        scale_rows(p, np.ones(K), rows)
+        rows, top = np.zeros((F, K4)), p.max(axis=1)
+        np.divide(p, top[:, None], out=rows[:, :K], where=top[:, None] > 0.0)
         flat, L = rows.ravel(), L.copy()
         weights, ratio = np.empty(N * K4), np.empty(self._X[1].size)
         values, c_sum = np.zeros(N), np.empty((F, K))
@@ -87,10 +85,12 @@ class Allocator:
         def by_feature(block: tuple[int, int], sums: Array) -> None:
             add_to_features(*block, self._columns, ratio, self.times, weights, flat, sums, c_sum)
 
-        map_reduce(by_sample, self._samples, make_arrays, self._n_threads)
-        map_reduce(by_feature, self._features, lambda: np.empty(K4), self._n_threads)
+        samples = even_blocks(self._sample_work, K4 * n_passes, self._n_threads)
+        features = even_blocks(self._feature_work, K4, self._n_threads)
+        map_reduce(by_sample, samples, make_arrays, self._n_threads)
+        map_reduce(by_feature, features, lambda: np.empty(K4), self._n_threads)
         met = self.totals > 0
-        scale = float(self.totals[met] @ np.log(p[met].max(axis=1)))
+        scale = float(self.totals[met] @ np.log(top[met]))
         return Allocation(
             float(self.times @ values) + scale, c_sum, L, weights.reshape(N, K4)[:, :K]
         )

@@ -7,7 +7,6 @@ when everything has been added.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -96,8 +95,6 @@ def to_statistics(
     )
 
 
-BLOCK_WORK = 5e8  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
-BLOCKS_PER_THREAD = 24  # so that no thread waits long for the last one
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
@@ -303,7 +300,4 @@ class LocalEngine:
         if self._block_size is not None:
             firsts = range(0, work.size, self._block_size)
             return [(n, min(n + self._block_size, work.size)) for n in firsts]
-        n_blocks = math.ceil(work[-1] * factor / BLOCK_WORK)
-        if self._n_threads > 1:
-            n_blocks = max(n_blocks, BLOCKS_PER_THREAD * self._n_threads)
-        return even_blocks(work, n_blocks)
+        return even_blocks(work, factor, self._n_threads)

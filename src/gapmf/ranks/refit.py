@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.fit import FitData, fit
+from gapmf.em.fit import FitData, FitResult, fit
 from gapmf.em.monte_carlo import adaptive_schedule, refit_briefly
 from gapmf.em.search import search
 from gapmf.em.settings import Settings
@@ -34,7 +34,7 @@ class Refit:
         if settings.monte_carlo:
             self._engine = LocalEngine(n_jobs).load(counts, seed)
             self._begin = self._engine.state
-        else:
+        elif settings.exact_moments:
             self._expect = ExactExpectation(counts, n_jobs, settings.learn_alpha)
 
     def fit(self, model: GaP, effort: tuple[int, int]) -> GaP:
@@ -45,8 +45,14 @@ class Refit:
         settings = dataclasses.replace(
             self._settings, init=model.W, alpha=model.alpha, beta=model.beta, n_init=1
         )
-        if not settings.monte_carlo:
-            return search(self._expect, settings, np.random.default_rng(self._seed)).fit.model
+        rng = np.random.default_rng(self._seed)
+        if settings.exact_moments:
+            return search(self._expect, settings, rng).fit.model
+        if settings.ascent:
+            settings = dataclasses.replace(settings, max_iter=sum(effort), score_every=0)
+            return _uninterrupted(
+                fit(FitData(self.counts, None), settings, rng, n_jobs=self._n_jobs)
+            )
         self._engine.state = self._begin
         schedule = adaptive_schedule(settings, self._engine)
         return refit_briefly(self._engine, schedule, model, *effort)
@@ -59,6 +65,12 @@ class Refit:
         alpha, beta = model.alpha[others], model.beta[others]
         shares[lone] = GaP(model.W[:, others], alpha, beta).shares
         return GaP(from_shares(shares, self.mean_counts, alpha, beta), alpha, beta)
+
+
+def _uninterrupted(result: FitResult) -> GaP:
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result.model
 
 
 def fit_anew(
@@ -81,10 +93,8 @@ def fit_anew(
         score_every=0,
         tol=max(settings.tol, ROUGH_TOL),
     )
-    result = fit(FitData(counts, None), settings, np.random.default_rng(seed), n_jobs=n_jobs)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    found = result.model
+    rng = np.random.default_rng(seed)
+    found = _uninterrupted(fit(FitData(counts, None), settings, rng, n_jobs=n_jobs))
     order = match_components(like_used, found)[0]
     W, alpha, beta = np.zeros_like(like.W), like.alpha.copy(), like.beta.copy()
     W[:, used], alpha[used], beta[used] = found.W[:, order], found.alpha[order], found.beta[order]

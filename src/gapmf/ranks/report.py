@@ -341,10 +341,10 @@ def make_report(
     else:
         n_samples = n_samples_to_decide(counts, model.n_components)
         criterion = HeldOutCounts(counts, seed, n_jobs, n_samples)
-    if settings.monte_carlo:
-        test = score_test(counts, model, seed, n_jobs)
-    else:
+    if settings.exact_moments:
         test = ExactExpectation(counts, n_jobs).score(model)
+    else:
+        test = score_test(counts, model, seed, n_jobs)
     start = model
     if criterion.scale != 1.0:
         start = fit_anew(criterion.fitted, settings, model, n_jobs, seed)
