@@ -64,9 +64,11 @@ def test_rows_of_the_simplex_know_their_neighbours():
                 assert before[r, d] == place.get(less, -1)
 
 
-def test_grown_coefficients_are_the_law_of_l():
+@pytest.mark.parametrize("tiny", [None, 1e-10, 1e-60])
+def test_grown_coefficients_are_the_law_of_l(tiny):
     """b is P(L | v): compared with the sum over components, gathered by L."""
     v, W, alpha, beta = _problem(8, F=2, K=3)
+    alpha = alpha if tiny is None else tiny * np.array([1.0, 2.0, 1e5])
     p = W / (W.sum(axis=0) + beta)
     law = {}
     for C in naive.admissible(v[:, None], 3):

@@ -82,6 +82,34 @@ def test_against_40_digits(W, alpha, beta, v):
         assert abs(value - expected) < 1e-10 * max(1.0, abs(expected)), method
 
 
+SMALLEST_ALPHA = 1e-100  # the smallest that is accepted
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+@pytest.mark.parametrize("tiny", [1e-8, 1e-12, 1e-20, 1e-21, 1e-60, SMALLEST_ALPHA])
+def test_tiny_alpha_against_40_digits(K, tiny):
+    """Equal, unequal, and beside large ones; also where later tokens force all components."""
+    W = np.array([[3.0, 1.0, 0.2, 1.0], [1.0, 2.0, 3.0, 0.1], [0.5, 0.0, 1.0, 2.0]])[:, :K]
+    forced = np.vstack([np.ones(K), np.eye(K)])
+    odd = np.arange(K) % 2 == 1
+    problems = [(W, [2, 1, 2]), (W, [5, 3, 2]), (forced, [9] + [1] * K)]
+    shapes = (
+        np.full(K, tiny), tiny * np.arange(1, K + 1), np.where(odd, 1e4, tiny),
+        np.where(odd, tiny, 0.3), np.where(np.arange(K) == 0, 1e15, tiny),
+    )  # fmt: skip
+    for (W, v), alpha in itertools.product(problems, shapes):
+        model = GaP(W, alpha, np.linspace(1.0, 2.0, K))
+        expected = naive.log_likelihood_40_digits(v, model.W, model.alpha, model.beta)
+        for method in (*EXACT, "auto"):
+            value = log_marginal_likelihood([v], model, method).total
+            assert close(value, expected, 2e-14), (method, alpha, v)
+
+
+def test_smaller_alpha_is_refused():
+    with pytest.raises(ValueError, match="alpha"):
+        GaP([[1.0, 2.0]], alpha=SMALLEST_ALPHA / 2)
+
+
 def test_nodes_reach_a_likelihood_far_from_the_prior():
     """A rule of 4√n + 6 nodes for the prior itself is 22 nats off here: the second component
     explains the count far better, and the prior hardly allows it."""

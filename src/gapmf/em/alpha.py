@@ -177,7 +177,7 @@ def alpha_bound_warning(model: GaP) -> str | None:
     used = model.column_norms > 0
     found = []
     for bound, meaning in (
-        (LARGEST, "their sizes vary no more than Poisson counts do, so no finite α is best"),
+        (LARGEST, "their sizes vary no more than Poisson counts do, so no finite α is better"),
         (SMALLEST, "the likelihood grows as α falls towards 0"),
     ):
         named = np.flatnonzero(used & (model.alpha == bound))
@@ -186,4 +186,9 @@ def alpha_bound_warning(model: GaP) -> str | None:
             found.append(
                 f"the learned α of components {components} is at its bound {bound:g}: {meaning}"
             )
+            if bound == LARGEST and named.size > 1:
+                found.append(
+                    "how several such components divide the counts is arbitrary, and other starts "
+                    "(n_init) may find better ones"
+                )
     return "; ".join(found) or None

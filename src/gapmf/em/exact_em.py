@@ -10,6 +10,7 @@ from gapmf.em.alpha import alpha_from_bound
 from gapmf.em.expectation import ExactExpectation, Expectation, expected_sizes
 from gapmf.em.history import History
 from gapmf.em.m_steps import step_c, step_c_alpha, step_ch, update_c
+from gapmf.em.plateau import leave_plateau
 from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
 
@@ -41,7 +42,13 @@ def em_ch_step(model: GaP, at: Expectation) -> GaP:
 
 
 def em_c_alpha_step(expect: ExactExpectation, model: GaP, at: Expectation) -> GaP:
-    """One iteration of EM-C for W and α together, from the exact law of L."""
+    """One iteration of EM-C for W and α together, from the exact law of L.
+
+    Where EM has no reason to move although a better model is near, it goes there.
+    """
+    better = leave_plateau(expect, model, at.log_likelihood)
+    if better is not None:
+        return better
     s = replace(at.statistics, sizes=expected_sizes(expect, model))
     return step_c_alpha(s, model, shared=expect.learn_alpha == "shared")
 

@@ -7,6 +7,11 @@ b(L) is the coefficient of z^L times Π_k Γ(α_k+L_k)/Γ(α_k), so a token of f
 to an array over all L with Σ_k L_k = i. All terms are positive and the weights are absorbed
 while growing, so b, scaled to sum to one, is the exact law of L given the tokens so far.
 
+No α_k + L_k is computed as a difference: for α_k below 1e-8 that would lose its digits. A component
+with a tiny α_k has its first token weighted by 1 instead of α_k, and Π_k α_k over the components
+present is multiplied in at the end: α_k³ may be below the smallest double while what it belongs to
+decides the sum, namely when later tokens force these components to be present.
+
 The array is indexed by (L_1 … L_{K−1}); the last of these runs along a contiguous "row", and
 the tuples (L_1 … L_{K−2}) before it number the rows in lexicographic order. Going through the
 rows backwards updates them in place: a row needs itself and rows before it only.
@@ -21,6 +26,7 @@ import numpy as np
 from gapmf.kernels.jit import inner, kernel
 
 _NEGLIGIBLE = 1e-280  # below this, denormal numbers would cost time and add nothing
+_TINY_ALPHA = 1e-20  # below this, the weight of a component's first token is multiplied in last
 
 
 def interleave(indptr, counts):
@@ -101,10 +107,16 @@ def rows_of_simplex(n, K):
 
 @inner()
 def _grow_row(row, last, scale_last, inner, scale_inner, out):
-    """out[i] = s_K (a_K − i) row[i] + s_{K−1} (a_{K−1} + i) row[i−1]."""
-    out[0] = scale_last * last * row[0]
+    """out[i] = s_K (α_K + t−i) row[i] + s_{K−1} (α_{K−1} + i−1) row[i−1], t = row.size − 2.
+
+    Whole numbers are subtracted first: α_K + t, with t then taken away, would not be α_K.
+    """
+    t = row.size - 2
+    out[0] = scale_last * (last + t) * row[0]
     for i in range(1, row.size):
-        out[i] = scale_last * (last - i) * row[i] + scale_inner * (inner + i) * row[i - 1]
+        out[i] = (
+            scale_last * (last + (t - i)) * row[i] + scale_inner * (inner + (i - 1)) * row[i - 1]
+        )
 
 
 @inner()
@@ -122,6 +134,38 @@ def _store_row(out, row):
         row[i] = value
         total += value
     return total
+
+
+@inner()
+def _multiply_present(b, n, alpha, tuples, sums, start):
+    """Multiply b(L) by the tiny α_k with L_k > 0; return the sum, and the log of its scale.
+
+    The scale is that of the largest product with b(L) > 0, so that the sum does not underflow.
+    """
+    D = alpha.size - 2
+    scale = -math.inf
+    total = 0.0
+    for writing in (False, True):
+        for r in range(sums.size):
+            rest = n - sums[r]
+            if rest < 0:
+                continue
+            log_row = 0.0
+            for d in range(D):
+                if tuples[r, d] > 0 and alpha[d] < _TINY_ALPHA:
+                    log_row += math.log(alpha[d])
+            for i in range(rest + 1):
+                log_weight = log_row
+                if i > 0 and alpha[D] < _TINY_ALPHA:
+                    log_weight += math.log(alpha[D])
+                if i < rest and alpha[D + 1] < _TINY_ALPHA:
+                    log_weight += math.log(alpha[D + 1])
+                if writing:
+                    b[start[r] + i] *= math.exp(log_weight - scale)
+                    total += b[start[r] + i]
+                elif b[start[r] + i] > 0.0:
+                    scale = max(scale, log_weight)
+    return total, scale
 
 
 @kernel(_nrt=True)
@@ -144,18 +188,28 @@ def grow(b, feature, p, alpha, n, tuples, sums, start, before):
             if length <= 0:
                 continue
             row = b[start[r] : start[r] + length]
-            last = alpha[K - 1] + (i - sums[r])
-            _grow_row(row, last, pf[K - 1] / total, alpha[K - 2] - 1.0, pf[K - 2] / total, out)
+            last, inner = pf[K - 1] / total, pf[K - 2] / total
+            _grow_row(row, alpha[K - 1], last, alpha[K - 2], inner, out)
+            if length > 1:  # the first tokens of K and K − 1
+                if alpha[K - 1] < _TINY_ALPHA:
+                    out[length - 2] += last * row[length - 2]
+                if alpha[K - 2] < _TINY_ALPHA:
+                    out[1] += inner * row[0]
             for d in range(D):
                 if before[r, d] >= 0:
-                    weight = pf[d] * (alpha[d] + tuples[r, d] - 1) / total
+                    weight = alpha[d] + (tuples[r, d] - 1)
+                    if weight < _TINY_ALPHA:
+                        weight = 1.0
                     at = start[before[r, d]]
-                    _add_row(weight, b[at : at + length], out)
+                    _add_row(pf[d] * weight / total, b[at : at + length], out)
             new_total += _store_row(out, row)
         if new_total == 0.0:
             return -math.inf
         total = new_total
         log_total += math.log(total)
+    if alpha.min() < _TINY_ALPHA:
+        present, log_scale = _multiply_present(b, feature.size, alpha, tuples, sums, start)
+        log_total += math.log(present / total) + log_scale
     return log_total
 
 
