@@ -95,14 +95,14 @@ def counts_with_rare_features():
     rates = np.array([[6.0, 4.0, 1.0, 0.5, 0.2, 0.2], [0.2, 0.5, 1.0, 3.0, 6.0, 2.0]])
     X = rng.poisson(rates[rng.integers(2, size=40)])
     X = np.hstack([X, np.zeros((40, 2), dtype=X.dtype)])
-    X[4, 6], X[5, 7] = 1, 3  # in the first fold only
+    X[4, 6], X[5, 7] = 1, 3  # in the first fold only, of five or fewer
     return X
 
 
 def test_cross_validation_of_raw_counts_works_on_first_use():
     """Features that are missing from a fold cost something, but no fold is impossible."""
     X = counts_with_rare_features()
-    scores = cross_val_score(GammaPoissonMF(random_state=0), X)
+    scores = cross_val_score(GammaPoissonMF(random_state=0), X, cv=3)
     assert np.isfinite(scores).all()
     assert scores[0] < scores[1:].min()
     search = GridSearchCV(GammaPoissonMF(tol=1e-3, random_state=0), {"n_components": [1, 2]})
@@ -289,7 +289,7 @@ def test_a_warm_start_goes_on():
     est = GammaPoissonMF(2, tol=1e-3, random_state=0, warm_start=True, learn_alpha=True).fit(X)
     first, alpha = est.components_, est.alpha_
     again = est.fit(X)
-    np.testing.assert_allclose(again.components_, first, rtol=0.2)
+    np.testing.assert_allclose(again.components_, first, rtol=0.2, atol=0.1)
     np.testing.assert_allclose(again.alpha_, alpha, rtol=0.2)
     with pytest.raises(InvalidInputError, match="with warm_start the fit starts from the 2"):
         est.set_params(n_components=3).fit(X)

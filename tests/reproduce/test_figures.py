@@ -1,4 +1,4 @@
-"""The numbers of every figure against what the paper says, in the quick form, made smaller. Seeds are fixed."""
+"""The numbers of every figure against what the paper says, at small sizes. Seeds are fixed."""
 
 import json
 import xml.etree.ElementTree as ElementTree
