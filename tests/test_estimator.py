@@ -157,7 +157,7 @@ def test_max_iter_is_kept(algorithm, max_iter):
 @pytest.mark.slow
 def test_converged_em_has_little_left():
     """Weak signals, where the gains of fast directions hide a slow one: not more than tol."""
-    for seed in (97, 3, 11):
+    for seed in (97, 3):
         rng = np.random.default_rng(seed)
         Y = GaP(1 + 0.3 * rng.uniform(-1, 1, (6, 2)), 3.0).sample(200, random_state=seed)
         est = GammaPoissonMF(2, alpha=3.0, algorithm="em-c", random_state=0, max_iter=5000).fit(Y)
