@@ -159,7 +159,7 @@ def test_both_algorithms_end_at_the_same_top(mode):
     history = History()
     em = next(
         run_em(
-            expect, start, partial(em_c_alpha_step, expect), max_iter=300, tol=0.0, history=history
+            expect, start, partial(em_c_alpha_step, expect), max_iter=400, tol=0.0, history=history
         )
     )
     top = fit_maximum(expect, em.model, max_iter=300, history=History(), warm_up=0)
