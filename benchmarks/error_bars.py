@@ -135,7 +135,8 @@ def total(how, precision, seed, model, X, exact):
     """The error in standard errors, the standard error beside the precision, the samples used."""
     target = precision * X.sum()
     if how == "part":
-        found = partial.total_log_likelihood(X, model, precision, seed=seed, n_jobs=1, max_cost=1e12)
+        options = {"seed": seed, "n_jobs": 1, "max_cost": 1e12}
+        found = partial.total_log_likelihood(X, model, precision, **options)
         value, error = found.total, found.std_error
         used = int((~np.isnan(found.per_sample)).sum())
     else:

@@ -47,7 +47,7 @@ FITS = {
     "paper": {"schedule": "paper", "n_draws": 2, "n_burn_in": 1, "max_iter": 40},
     "mcem-h": {"algorithm": "mcem-h", "schedule": "paper", "n_draws": 2, "max_iter": 30},
     "mcem-ch": {"algorithm": "mcem-ch", "tol": 1e-3},
-    "starts": {"n_init": 3, "init": "random", "tol": 1e-3, "score_every": 7},
+    "starts": {"n_init": 3, "init": "random", "tol": 1e-2, "score_every": 7},
     "alike": {"n_components": 2, "alpha": 50.0, "tol": 1e-3},  # restarts at random points
     "exact": {"algorithm": "exact", "n_components": 2},
     "em-c": {"algorithm": "em-c", "n_components": 2, "n_init": 2},
@@ -86,11 +86,11 @@ def test_a_killed_fit_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
 
 SCRIPT = """
 import os, random, sys, time
-import numba, scipy.sparse as sp
+import scipy.sparse as sp
 from gapmf import GammaPoissonMF
 from gapmf.storage import checkpoint
 
-numba.njit(lambda x: x)(1)  # imports what the kernels need
+GammaPoissonMF(2, learn_alpha=True, max_iter=2).fit([[1, 2], [3, 0]])  # loads the kernels
 checkpoint.EVERY_SECONDS = 0.01
 X, path, out = sp.load_npz(sys.argv[1]), sys.argv[2], sys.argv[3]
 

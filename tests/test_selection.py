@@ -104,8 +104,8 @@ def test_bic(data):
 
 @pytest.mark.slow
 def test_exact_fits_find_the_papers_rank():
-    X, truth = paper_synthetic(scale=10, n_samples=300, random_state=0)
-    X_test = truth.sample(200, random_state=1)
+    X, truth = paper_synthetic(scale=10, n_samples=150, random_state=0)
+    X_test = truth.sample(100, random_state=1)
     for options in ({}, {"criterion": "bic"}, {"X_test": X_test}):
         assert select_rank(X, [1, 2, 3], estimator=EXACT, **options).n_components == 2
 
@@ -113,7 +113,7 @@ def test_exact_fits_find_the_papers_rank():
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
 def test_pruning_down(options):
-    X, _ = paper_synthetic(scale=10, n_samples=300, random_state=0)
+    X, _ = paper_synthetic(scale=10, n_samples=150, random_state=0)
     found = select_rank(X, [1, 2, 3], how="prune", estimator=EXACT, **options)
     assert found.n_components == 2
     np.testing.assert_array_equal(found.ranks, [2, 3])

@@ -44,11 +44,11 @@ def known_not_to_hold(est):
 @pytest.mark.filterwarnings("ignore:the learned α of components")
 @parametrize_with_checks(
     [
-        OfWholeNumbers(2, max_iter=30),
-        OfWholeNumbers(2, max_iter=30, learn_alpha=True, schedule="saem"),
-        OfWholeNumbers(2, algorithm="exact"),
-        OfWholeNumbers(2, algorithm="vbem", max_iter=30, learn_alpha=True),
-        OfWholeNumbers(2, algorithm="mjle", max_iter=30),
+        OfWholeNumbers(2, max_iter=10),
+        OfWholeNumbers(2, max_iter=10, learn_alpha=True, schedule="saem"),
+        OfWholeNumbers(2, max_iter=10, algorithm="exact"),
+        OfWholeNumbers(2, max_iter=10, algorithm="vbem", learn_alpha=True),
+        OfWholeNumbers(2, max_iter=10, algorithm="mjle"),
     ],
     expected_failed_checks=known_not_to_hold,
 )
@@ -97,17 +97,17 @@ def counts_with_rare_features():
     rates = np.array([[6.0, 4.0, 1.0, 0.5, 0.2, 0.2], [0.2, 0.5, 1.0, 3.0, 6.0, 2.0]])
     X = rng.poisson(rates[rng.integers(2, size=40)])
     X = np.hstack([X, np.zeros((40, 2), dtype=X.dtype)])
-    X[4, 6], X[5, 7] = 1, 3  # in the first fold only
+    X[4, 6], X[5, 7] = 1, 3  # in the first fold only, of five or fewer
     return X
 
 
 def test_cross_validation_of_raw_counts_works_on_first_use():
     """Features that are missing from a fold cost something, but no fold is impossible."""
     X = counts_with_rare_features()
-    scores = cross_val_score(GammaPoissonMF(random_state=0), X)
+    scores = cross_val_score(GammaPoissonMF(random_state=0), X, cv=3)
     assert np.isfinite(scores).all()
     assert scores[0] < scores[1:].min()
-    search = GridSearchCV(GammaPoissonMF(random_state=0), {"n_components": [1, 2]})
+    search = GridSearchCV(GammaPoissonMF(tol=1e-3, random_state=0), {"n_components": [1, 2]})
     found = search.fit(sp.csr_array(X))
     assert np.isfinite(found.cv_results_["mean_test_score"]).all()
     assert found.best_params_ == {"n_components": 2}
@@ -156,8 +156,8 @@ def test_a_search_finds_the_number_of_components():
     rng = np.random.default_rng(5)
     truth = GaP(rng.dirichlet(np.full(20, 0.2), 3).T * 60, alpha=0.5)
     X = truth.sample(150, random_state=0)
-    est = GammaPoissonMF(alpha=0.5, tol=1e-4, smoothing=0.01, random_state=0)
-    found = GridSearchCV(est, {"n_components": [1, 2, 3, 4, 5]}, cv=3).fit(X)
+    est = GammaPoissonMF(alpha=0.5, tol=1e-3, smoothing=0.01, random_state=0)
+    found = GridSearchCV(est, {"n_components": [1, 2, 3, 4]}, cv=2).fit(X)
     assert found.best_params_ == {"n_components": 3}
 
 
@@ -186,16 +186,17 @@ def test_smoothing_mixes_in_a_background():
             GammaPoissonMF(2, smoothing=bad).fit(X)
 
 
-def a_fit(K=5):
+@pytest.fixture(scope="module")
+def fitted():
     rng = np.random.default_rng(2)
-    truth = GaP(rng.gamma(0.3, 12.0, (15, K)), alpha=0.4)
+    truth = GaP(rng.gamma(0.3, 12.0, (15, 5)), alpha=0.4)
     X = truth.sample(20, random_state=3)
-    return GammaPoissonMF(K, alpha=0.4, tol=1e-3, smoothing=0.01, random_state=0).fit(X), X
+    return GammaPoissonMF(5, alpha=0.4, tol=1e-2, smoothing=0.01, random_state=0).fit(X), X
 
 
-def test_rows_get_the_same_whatever_stands_beside_them():
+def test_rows_get_the_same_whatever_stands_beside_them(fitted):
     """With five components: neither the likelihood nor the means are exact."""
-    est, X = a_fit()
+    est, X = fitted
     X = X[:10]
     assert est.log_likelihood(X).std_error > 0
     assert not est.posterior(X, ()).exact.all()
@@ -211,16 +212,16 @@ def test_rows_get_the_same_whatever_stands_beside_them():
     [sp.csr_array, sp.csc_array, sp.coo_array, sp.csr_matrix, np.asfortranarray, np.float32,
      pd.DataFrame, pl.DataFrame, lambda X: X.tolist()],
 )  # fmt: skip
-def test_formats_get_the_same(convert):
-    est, X = a_fit()
+def test_formats_get_the_same(convert, fitted):
+    est, X = fitted
     other = convert(X)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X has feature names")  # of the frames
         few = convert(X[:3])
         np.testing.assert_array_equal(est.transform(few), est.transform(X[:3]))
         np.testing.assert_array_equal(est.score_samples(few), est.score_samples(X[:3]))
-    fitted = clone(est).fit(other)
-    np.testing.assert_array_equal(fitted.components_, est.components_)
+    again = clone(est).fit(other)
+    np.testing.assert_array_equal(again.components_, est.components_)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
@@ -287,10 +288,10 @@ def test_weights_are_checked():
 
 def test_a_warm_start_goes_on():
     X, _ = paper_synthetic(scale=10, random_state=0)
-    est = GammaPoissonMF(2, random_state=0, warm_start=True, learn_alpha=True).fit(X)
+    est = GammaPoissonMF(2, tol=1e-3, random_state=0, warm_start=True, learn_alpha=True).fit(X)
     first, alpha = est.components_, est.alpha_
     again = est.fit(X)
-    np.testing.assert_allclose(again.components_, first, rtol=0.2)
+    np.testing.assert_allclose(again.components_, first, rtol=0.2, atol=0.1)
     np.testing.assert_allclose(again.alpha_, alpha, rtol=0.2)
     with pytest.raises(InvalidInputError, match="with warm_start the fit starts from the 2"):
         est.set_params(n_components=3).fit(X)
@@ -298,8 +299,8 @@ def test_a_warm_start_goes_on():
         est.set_params(n_components=2).fit(X[:, :3])
 
 
-def test_expected_counts_draws_and_top_features():
-    est, X = a_fit()
+def test_expected_counts_draws_and_top_features(fitted):
+    est, X = fitted
     H = est.transform(X)
     np.testing.assert_allclose(est.inverse_transform(H), H @ est.components_)
     assert abs(est.inverse_transform(H).sum() / X.sum() - 1) < 0.05

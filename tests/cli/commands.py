@@ -23,15 +23,18 @@ FIT = ("-k", 2, "--tol", 0.1, "-q")  # a second at most, of little files
 GAPMF = str(Path(sys.executable).with_name("gapmf"))
 
 SERVER = """
-import contextlib, gc, json, os, signal, sys
-import numba, rich.progress
+import contextlib, gc, json, os, signal, sys, warnings
+import rich.progress
+from gapmf import GammaPoissonMF
 import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.simulate
 import gapmf.cli.rank_commands
 
-# What typer and Numba import when they are first used.
+# What typer imports when it is first used, and the kernels of most commands.
 with contextlib.suppress(FileNotFoundError):
     gapmf.cli.app(["info", "no such file"], standalone_mode=False)
-numba.njit(lambda x: x)(1)
+with warnings.catch_warnings(action="ignore"):
+    est = GammaPoissonMF(2, max_iter=2, random_state=0).fit([[1, 2], [3, 0], [150, 4]])
+    est.transform([[1, 2]]), est.score([[1, 2], [150, 4]])
 gc.freeze()
 for line in sys.stdin:
     asked = json.loads(line)

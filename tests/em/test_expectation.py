@@ -108,7 +108,7 @@ def test_the_total_activation_is_gamma(problem):
 
 @pytest.mark.slow
 @given(problems(max_count=12, max_samples=4, max_components=3))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_gradient_agrees_with_differences(problem):
     """Where w_fk > 0 (central) and where w_fk = 0 (one-sided, of second order)."""
     model, X = problem

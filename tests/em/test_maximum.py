@@ -30,7 +30,7 @@ def _start(X, K, seed, alpha=1.0, beta=1.0):
 @pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), ([0.3, 2.0, 1.0], [1.0, 0.2, 5.0])])
 def test_certificate_of_a_maximum(scale, alpha, beta):
-    X, _ = paper_synthetic(scale, 60, random_state=1)
+    X, _ = paper_synthetic(scale, 30, random_state=1)
     expect, fit = _fit(X, _start(X, 3, 0, alpha, beta), alpha, beta)
     certificate = certify(expect, fit.model)
     assert fit.converged
@@ -113,7 +113,7 @@ def test_exchanging_columns_finds_who_is_who():
     truth = GaP(paper_model(30.0).W, [0.4, 2.5], [0.5, 3.0])
     X = truth.sample(100, random_state=3)
     alpha, beta = [0.4, 2.5], [0.5, 3.0]
-    top = [_fit(X, _start(X, 2, seed, alpha, beta), alpha, beta) for seed in range(8)]
+    top = [_fit(X, _start(X, 2, seed, alpha, beta), alpha, beta) for seed in range(4)]
     best = max(fit.expectation.log_likelihood for _, fit in top)
     worst = min(top, key=lambda pair: pair[1].expectation.log_likelihood)
     assert worst[1].expectation.log_likelihood < best - 1.0

@@ -220,7 +220,7 @@ def test_textbook_saem_never_restarts_its_steps():
 def test_it_ends_at_a_maximum(scale, K):
     """V₁- and V₂-like data: a tenth of a nat from the top that the exact gradient climbs to."""
     X, _ = paper_synthetic(scale=scale, random_state=3)
-    est = GammaPoissonMF(K, random_state=0, n_jobs=2).fit(X)
+    est = GammaPoissonMF(K, random_state=0).fit(X)
     assert est.converged_
     expect = ExactExpectation(check_counts(X))
     top = fit_maximum(expect, est.model_, max_iter=400, history=History(), warm_up=3)

@@ -26,7 +26,7 @@ def close(a, b, tol):
 
 
 @given(problems(max_count=3, max_samples=2))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_all_methods_equal_the_papers_sum(problem):
     model, X = problem
     terms = math.prod(count_admissible(X, model.n_components))
@@ -39,7 +39,7 @@ def test_all_methods_equal_the_papers_sum(problem):
 
 @pytest.mark.slow
 @given(problems(max_count=12, max_samples=4))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_methods_agree_sample_by_sample(problem):
     model, X = problem
     assume(count_admissible(X, model.n_components, log=True).max() < math.log(3e6))
@@ -130,7 +130,7 @@ def test_one_feature_recursion(model, v):
 
 
 @given(models(max_features=2, max_components=3))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_probabilities_sum_to_one(model):
     S, beta = model.column_norms, model.beta
     model = GaP(model.W * 0.5 * beta / (S + beta), model.alpha.clip(max=2.0), beta)  # light tail

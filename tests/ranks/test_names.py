@@ -11,7 +11,7 @@ from gapmf.datasets import paper_synthetic
 
 @pytest.mark.slow
 def test_names_in_reports():
-    X, _ = paper_synthetic(10.0, 40, random_state=0)
+    X, _ = paper_synthetic(5.0, 20, random_state=0)
     frame = pd.DataFrame(X, columns=["ape", "bee", "cat", "dog"])
     named = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(frame)
     plain = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)

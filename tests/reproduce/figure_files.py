@@ -1,24 +1,11 @@
-"""The command, and what it leaves in a folder."""
+"""What the command leaves in a folder."""
 
 import csv
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 
 NEED_DATA = ("fig4", "race")
-
-
-def gapmf(*arguments):
-    return subprocess.run(
-        [Path(sys.executable).with_name("gapmf"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 class Made:

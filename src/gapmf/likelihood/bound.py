@@ -18,11 +18,10 @@ from gapmf.distributions import log_one_plus
 from gapmf.kernels.dictionary import scale_rows
 from gapmf.kernels.mean_field import settle
 from gapmf.model import GaP
-from gapmf.parallel import Progress, even_blocks, map_reduce
+from gapmf.parallel import Progress, check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
 
 _AT_ONCE = 4  # components, in the kernel's loops
-_BLOCK_WORK = 1e6  # entries × components: a fraction of a second, so Ctrl-C is answered
 
 
 class Bound(NamedTuple):
@@ -64,8 +63,8 @@ def mean_field_bound(
     def work(block: tuple[int, int], arrays: tuple[Array, Array, Array, Array]) -> None:
         settle(*block, X, rows.ravel(), model.alpha, tol, max_passes, L, values, arrays)
 
-    running = (counts.indptr[1:] + 20.0 * np.arange(1, N + 1)) * K
-    blocks = even_blocks(running, int(running[-1] / _BLOCK_WORK) + 1)
+    running = counts.indptr[1:] + 20.0 * np.arange(1, N + 1)
+    blocks = even_blocks(running, K4 * max_passes, check_n_jobs(n_jobs))
     map_reduce(work, blocks, make_arrays, n_jobs, progress)
     with np.errstate(divide="ignore"):
         scale = np.log(p.max(axis=1))
