@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -86,6 +87,54 @@ def test_the_rivals_are_where_the_map_says():
         for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", test):
             source = (PROJECT / "tests" / path).read_text(encoding="utf-8")
             assert f"def {name}(" in source, f"{path} has no {name}"
+
+
+def _definitions(tree):
+    """Every function and class of a module with its nodes; the rest of it under the name ""."""
+    inner = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    yield from ((n.name, n) for n in inner)
+    outside = [n for n in tree.body if not isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    imports = (ast.Import, ast.ImportFrom)
+    yield "", ast.Module([n for n in outside if not isinstance(n, imports)], [])
+
+
+def _names_in(node):
+    """The names that code uses: not those that it defines or imports."""
+    used = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            used.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            used.add(part.attr)
+    return used
+
+
+def _reached():
+    """The names that are used by what users call: by public names, commands, and what these use.
+
+    Names stand for all functions that have them, so this may find too many, never too few.
+    """
+    uses = {}
+    for path in (PROJECT / "src").rglob("*.py"):
+        for name, node in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+            uses.setdefault(name, set()).update(_names_in(node))
+            if isinstance(node, ast.ClassDef):  # a class that is used has methods that are called
+                methods = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                uses[name] |= {m for m in methods if not m.startswith("_") or m.startswith("__")}
+    commands = {"run", "app"}
+    reached, waiting = set(), {"", *gapmf._EXPORTS, *commands}
+    while waiting:
+        reached |= waiting
+        waiting = set().union(*(uses.get(name, set()) for name in waiting)) - reached
+    return reached
+
+
+def test_the_map_of_equations_names_what_the_package_calls():
+    """A function that only tests call does not compute anything for anybody."""
+    reached = _reached()
+    dotted = [d for row in _rows() for d in re.findall(r"`([^`]+)`", row[2])]
+    assert len(dotted) > 40
+    assert [d for d in dotted if d.rpartition(".")[2] not in reached] == []
 
 
 def _readme():

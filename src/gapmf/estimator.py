@@ -40,6 +40,7 @@ from gapmf.em.settings import (
 )
 from gapmf.errors import InvalidInputError
 from gapmf.io.matrices import warn_if_normalised
+from gapmf.likelihood.information import StandardErrors, standard_errors
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.partial import total_log_likelihood
 from gapmf.likelihood.planning import MAX_COST
@@ -785,6 +786,61 @@ class GammaPoissonMF(
         """
         found = self.log_likelihood(X, total_only=True)
         return found.total / found.per_sample.size
+
+    def standard_errors(
+        self, X: Any, *, method: str = "auto", n_draws: int = 256
+    ) -> StandardErrors:
+        """Compute standard errors of the components, from the observed information.
+
+        They say how far `components_` may be from the W of the model that produced the samples, if
+        the number of components is right and the fit is at its maximum. α and β are taken as
+        known, also where α was learned: then the errors of the norms are too small. Entries that
+        are zero, or explain less than one expected count, get NaN, and the others are computed as
+        if these were zero for certain.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The counts of the fit.
+        method : {"auto", "exact", "sampled"}, default="auto"
+            Where posterior moments come from: exact ones, for few components; or draws of four
+            Gibbs chains per sample; or draws only where exact ones are too costly.
+        n_draws : int, default=256
+            Number of draws per chain. More draws are needed when components overlap.
+
+        Returns
+        -------
+        StandardErrors
+            With `components`, `norms` and `intervals()`. Up to 3,000 positive entries, the whole
+            information matrix is inverted; beyond, only its block of each feature, and the errors
+            are too small (`complete` is False).
+
+        See Also
+        --------
+        stability : How reliably components are found again from other seeds or bootstrap samples.
+
+        Examples
+        --------
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, algorithm="exact", random_state=0).fit(X)
+        >>> found = est.standard_errors(X)
+        >>> found.components.shape, found.norms.shape, found.method
+        ((2, 4), (2,), 'exact')
+        """
+        counts, _ = self._check_samples(X)
+        check_option(method, ("auto", "exact", "sampled"), "method")
+        check_whole(n_draws, "n_draws", least=2)
+        with progress_bar(self.verbose, "standard errors", shorter="fewer n_draws") as progress:
+            return standard_errors(
+                counts,
+                self.model_,
+                method=method,
+                n_draws=n_draws,
+                seed=self._seed,
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
 
     def _check_samples(self, X: Any) -> tuple[sp.csr_array, GaP]:
         """Return checked counts, and the smoothed model that they are asked of."""

@@ -112,7 +112,7 @@ class ExactExpectation:
         return other
 
     def e_step(self, model: GaP) -> Expectation:
-        """Compute the E-step at a model."""
+        """Compute the E-step at a model: the exact expectations of Eqs. 35 to 37."""
         works = self._works(model)
         K, rate = model.n_components, model.beta + model.column_norms
         c_sum, ratio = np.zeros((self.n_features, K)), np.zeros((self.n_features, K))

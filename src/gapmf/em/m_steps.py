@@ -14,7 +14,7 @@ from gapmf.types import Array
 
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
-    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 48."""
+    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 49."""
     return beta / alpha * s.c_sum / s.n_draws
 
 
@@ -46,7 +46,7 @@ def step_c(s: Statistics, model: GaP) -> GaP:
 
 
 def step_ch(s: Statistics, model: GaP) -> GaP:
-    """One M-step of EM-CH; of EM-H too if s holds E[C | h]: w̃ Σ h v / [W̃h] = Σ c."""
+    """One M-step of EM-CH, and of EM-H if s holds E[C | h], by Eq. 42: w̃ Σ h v / [W̃h] = Σ c."""
     return GaP(update_ch(s), model.alpha, model.beta)
 
 

@@ -207,7 +207,10 @@ class LocalEngine:
         self._state = State(L, state.iteration)
 
     def advance(self, model: GaP, sweeps: Sweeps) -> Statistics:
-        """One E-step from the present state. If it is interrupted the state is as before."""
+        """One E-step from the present state: the Monte Carlo expectations of Eqs. 35 to 37.
+
+        If it is interrupted the state is as before.
+        """
         scales = scales_for(self._totals, self.n_samples, model, sweeps)
         sums, state = self._draw(model, sweeps, scales)
         statistics = to_statistics(sums, scales, self._totals, self.n_samples, model, sweeps)

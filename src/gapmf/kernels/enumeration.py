@@ -39,7 +39,7 @@ def _term(c, log_p, log_factorial):
 
 @kernel(_nrt=True)
 def log_sum_over_components(counts, log_p, alpha):
-    """log Σ_C Ω_α(C) Π_fk p_fk^{c_fk} for one sample (Eq. 31, its second factor).
+    """log Σ_C Ω_α(C) Π_fk p_fk^{c_fk} over the admissible C of one sample: Eqs. 25, 28, 29 and 31.
 
     counts (J,) are the sample's non-zero counts, log_p (J, K) their rows of log p_fk, where
     −inf stands for p_fk = 0. An odometer over one composition of v_f a feature; the sum is
