@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
-from gapmf.em.ascent import AscentState, Evaluation, Objective, run_ascent
 from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
-from gapmf.em.fit_state import AscentFitState, FinishedStart, FitState, MonteCarloState
+from gapmf.em.fit_ascent import fit_ascent
+from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
-from gapmf.em.mjle import JointLikelihood
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.schedules import Schedule
-from gapmf.em.search import SearchResult, deterministic_start, search
+from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import EXACT_MOMENTS, OBJECTIVES, Settings
-from gapmf.em.variational import VariationalBound
-from gapmf.engines.allocation import Allocator
 from gapmf.engines.base import Engine
 from gapmf.engines.local import LocalEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
@@ -127,7 +124,17 @@ def fit(
                 data.counts, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
             )
         if settings.ascent:
-            return _fit_ascent(data, settings, rng, n_jobs, callbacks, checkpoint, resumed.ascent)
+            best, interrupted = fit_ascent(
+                data.counts,
+                data.weights,
+                settings,
+                rng,
+                n_jobs,
+                callbacks,
+                checkpoint,
+                resumed.ascent,
+            )
+            return _to_result(settings, best, interrupted=interrupted)
         if checkpoint is not None:
             checkpoint.write(FitState(rng))
         expect = ExactExpectation(data.counts, n_jobs, settings.learn_alpha, data.weights)
@@ -197,9 +204,20 @@ def _fit_monte_carlo(
             assert history.model is not None
             best = FinishedStart(0.0, history.model, False, False, False, history.arrays(K))
     assert best is not None
+    return _to_result(settings, best, interrupted=interrupted)
+
+
+def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) -> FitResult:
+    """Return the result of a fit of which this start was the best."""
     n_iter = len(best.history["seconds"])
-    warnings = _warnings(settings, best, best.model, n_iter, interrupted=interrupted)
-    return FitResult(best.model, best.history, best.converged, warnings, interrupted=interrupted)
+    return FitResult(
+        best.model,
+        best.history,
+        best.converged,
+        _warnings(settings, best, best.model, n_iter, interrupted=interrupted),
+        activations=best.activations,
+        interrupted=interrupted,
+    )
 
 
 def _prepare(
@@ -260,109 +278,6 @@ def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.rando
     else:
         W = start.random_start(mean_counts, settings.alpha, settings.beta, rng)
     return GaP(W, settings.alpha, settings.beta)
-
-
-# Objectives other than the marginal likelihood: VBEM and MJLE.
-
-
-def make_objective(settings: Settings, allocator: Allocator) -> Objective:
-    """Return what the algorithm of the settings maximises."""
-    if settings.algorithm == "mjle":
-        return JointLikelihood(allocator)
-    return VariationalBound(allocator, settings.learn_alpha)
-
-
-def _fit_ascent(
-    data: FitData,
-    settings: Settings,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    callbacks: Sequence[Callback],
-    checkpoint: Checkpoint | None,
-    resumed: AscentFitState | None,
-) -> FitResult:
-    """Run all starts and keep the best. After Ctrl-C, return the model so far."""
-    objective = make_objective(settings, Allocator(data.counts, n_jobs, data.weights))
-    times = objective.allocator.times
-
-    def score(model: GaP) -> float:
-        found = comparison_log_likelihood(data.counts, model, seed=0, n_jobs=n_jobs)
-        return float(times @ found.per_sample)
-
-    best = None if resumed is None else resumed.best
-    here: tuple[AscentState, Evaluation, History] | None = None
-    K, interrupted = settings.alpha.size, False
-    try:
-        for i in range(0 if resumed is None else resumed.start, settings.n_init):
-            history = History(callbacks, score, settings.score_every, objective.name)
-            if resumed is None:
-                state = _first_ascent_state(objective, settings, rng)
-            else:
-                state = resumed.run
-                history.restore(resumed.history)
-            resumed = None
-            steps = run_ascent(objective, state, max_iter=settings.max_iter, tol=settings.tol)
-            for state, at in steps:
-                here = state, at, history
-                if state.n_iter > len(history) and history.add(state.model, objective=at.value):
-                    break
-                if checkpoint is not None and checkpoint.is_due():
-                    kept = AscentFitState(i, best, history.arrays(K), state)
-                    checkpoint.write_progress(FitState(rng, ascent=kept))
-            assert here is not None
-            if best is None or here[1].value > best.value:
-                best = _finished_ascent(*here)
-            if history.stopped:
-                break
-        assert best is not None
-        best = replace(best, alike=_is_stuck(objective, best, rng, settings))
-    except KeyboardInterrupt:
-        if best is None and here is None:
-            raise
-        interrupted = True
-        if best is None:
-            assert here is not None
-            best = _finished_ascent(*here)
-    assert best is not None
-    n_iter = len(best.history["seconds"])
-    warnings = _warnings(settings, best, best.model, n_iter, interrupted=interrupted)
-    return FitResult(
-        best.model,
-        best.history,
-        best.converged,
-        warnings,
-        activations=best.activations,
-        interrupted=interrupted,
-    )
-
-
-def _finished_ascent(state: AscentState, at: Evaluation, history: History) -> FinishedStart:
-    arrays = history.arrays(state.model.n_components)
-    return FinishedStart(
-        at.value, state.model, state.converged, False, history.stopped, arrays, at.H
-    )
-
-
-def _first_ascent_state(
-    objective: Objective, settings: Settings, rng: np.random.Generator
-) -> AscentState:
-    counts = objective.allocator
-    W = deterministic_start(counts.totals / counts.n_samples, settings, rng)
-    model = GaP(W, settings.alpha, settings.beta)
-    given = not isinstance(settings.init, str)
-    return AscentState(model, objective.first_sizes(model, given=given))
-
-
-def _is_stuck(
-    objective: Objective, found: FinishedStart, rng: np.random.Generator, settings: Settings
-) -> bool:
-    """Return whether all columns have one direction though a perturbed start would gain."""
-    if not start.has_one_direction(found.model):
-        return False
-    other = replace(settings, init="mean", alpha=found.model.alpha)
-    first = _first_ascent_state(objective, other, rng)
-    *_, (_, at) = run_ascent(objective, first, max_iter=50, tol=settings.tol)
-    return at.value - found.value > max(settings.tol * objective.allocator.n_tokens, 1e-6)
 
 
 # Exact moments.
