@@ -48,7 +48,7 @@ def inside(truth: GaP, N: int, seed: int, algorithm: str, method: str, learned: 
         est.fit(X)
         found = est.standard_errors(X, method=method)
     W = truth.W.T
-    away = 10.0 * W >= W.max(axis=1, keepdims=True)
+    away = W.max(axis=1, keepdims=True) <= 10.0 * W
     low, high = found.intervals()
     with np.errstate(invalid="ignore"):
         held = (low <= W) & (high >= W)

@@ -115,6 +115,24 @@ def weighted_log(first, n, counts, rate):
     return value + math.log(product)
 
 
+@inner()
+def take_pass(n, begin, size, counts, alpha, joint, L, work):
+    """Set e from L, v_f / Σ_k p_fk e_k, and L from these; return Σ_k |change of L_k|."""
+    tile, rate, e, out = work
+    fill_weights(alpha, L, n, joint, e)
+    clear(rate, size)
+    for k in range(0, e.size, 4):
+        add_up(rate, 0, size, tile, k * size, size, e[k], e[k + 1], e[k + 2], e[k + 3])
+    fill_ratios(begin, size, counts, rate)
+    for k in range(0, e.size, 4):
+        add_shares(size, tile, k * size, rate, out, k)
+    change = 0.0
+    for k in range(alpha.size):
+        change += abs(e[k] * out[k] - L[n, k])
+        L[n, k] = e[k] * out[k]
+    return change
+
+
 @kernel()
 def allocate(first, last, X, rows, alpha, joint, n_passes, L, weights, ratio, values, work):
     """Update L (N, K) in place, for samples first … last, by n_passes passes over their counts.
@@ -124,27 +142,19 @@ def allocate(first, last, X, rows, alpha, joint, n_passes, L, weights, ratio, va
     order of features; and values (N,), the sample's part of the objective. `joint` chooses MJLE.
     """
     indptr, indices, counts, place = X
-    tile, rate, e, out = work
-    K, K4 = alpha.size, e.size
+    tile, rate, e = work[:3]
+    K4 = e.size
     for n in range(first, last):
         begin, size = indptr[n], indptr[n + 1] - indptr[n]
         gather(begin, size, indices, rows, K4, tile)
-        for step in range(n_passes):
-            fill_weights(alpha, L, n, joint, e)
-            clear(rate, size)
-            for k in range(0, K4, 4):
-                add_up(rate, 0, size, tile, k * size, size, e[k], e[k + 1], e[k + 2], e[k + 3])
-            if step == n_passes - 1:
-                values[n] = weighted_log(begin, size, counts, rate)
-            fill_ratios(begin, size, counts, rate)
-            for k in range(0, K4, 4):
-                add_shares(size, tile, k * size, rate, out, k)
-            for k in range(K):
-                L[n, k] = e[k] * out[k]
+        for _ in range(n_passes):
+            take_pass(n, begin, size, counts, alpha, joint, L, work)
         for k in range(K4):
             weights[n * K4 + k] = e[k]
         for i in range(size):
             ratio[place[begin + i]] = rate[i]
+        fill_ratios(begin, size, counts, rate)  # rates again
+        values[n] = weighted_log(begin, size, counts, rate)
         values[n] += joint_rest(alpha, e) if joint else variational_rest(alpha, L, n, e)
 
 
@@ -202,27 +212,15 @@ def settle(first, last, X, rows, alpha, tol, most, L, values, work):
     X is indptr, indices and counts (float). values (N,) gets the sample's part of the bound.
     """
     indptr, indices, counts = X
-    tile, rate, e, out = work
-    K, K4 = alpha.size, e.size
+    tile, rate, e = work[:3]
     for n in range(first, last):
         begin, size = indptr[n], indptr[n + 1] - indptr[n]
-        gather(begin, size, indices, rows, K4, tile)
+        gather(begin, size, indices, rows, e.size, tile)
         allowed = 0.0
         for i in range(size):
             allowed += tol * counts[begin + i]
         for _ in range(most):
-            fill_weights(alpha, L, n, False, e)
-            clear(rate, size)
-            for k in range(0, K4, 4):
-                add_up(rate, 0, size, tile, k * size, size, e[k], e[k + 1], e[k + 2], e[k + 3])
-            fill_ratios(begin, size, counts, rate)
-            for k in range(0, K4, 4):
-                add_shares(size, tile, k * size, rate, out, k)
-            change = 0.0
-            for k in range(K):
-                change += abs(e[k] * out[k] - L[n, k])
-                L[n, k] = e[k] * out[k]
-            if change <= allowed:
+            if take_pass(n, begin, size, counts, alpha, False, L, work) <= allowed:
                 break
         fill_ratios(begin, size, counts, rate)  # rates again
         values[n] = weighted_log(begin, size, counts, rate) + variational_rest(alpha, L, n, e)
