@@ -149,11 +149,11 @@ class Moments:
             centred = np.concatenate([centred, means], axis=2)
             weights = np.concatenate([weights, np.full(C, 1.0 / (C * (C - 1)))])
         weighted = times * centred * weights
-        within = np.einsum("fkm,flm->fkl", y * at.weights, y)
+        within = (y * at.weights) @ y.transpose(0, 2, 1)
         within = (times * v)[:, None, None] * (mean_y[:, :, None] * np.eye(p.shape[1]) - within)
         sizes = centred.sum(axis=0)
         self.mean[features] += (times * v)[:, None] * mean_y
-        self.blocks[features] += np.einsum("fkm,flm->fkl", weighted, centred) + within
+        self.blocks[features] += weighted @ centred.transpose(0, 2, 1) + within
         self.with_sizes[features] += weighted @ sizes.T + within
         self.sizes += weighted.sum(axis=0) @ sizes.T + within.sum(axis=0)
         if self.whole is not None:

@@ -4,7 +4,7 @@ Data sets come from known components. Each is fitted from the truth on, so that 
 their order and the maximum is the one that belongs to the truth; what is tested is the error bar,
 not the search. An interval is asked for every entry of at least a tenth of its component's largest.
 
-    python benchmarks/coverage.py [--sets 200] [--sampled 50] [--jobs 2] [--learned]
+    python benchmarks/standard_errors.py [--sets 200] [--sampled 50] [--jobs 2] [--learned]
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ def inside(truth: GaP, N: int, seed: int, algorithm: str, method: str, learned: 
     """Fit one data set; return which intervals (log scale, plain, norms) contain the truth."""
     X = truth.sample(N, random_state=seed)
     est = GammaPoissonMF(
-        2, algorithm=algorithm, alpha=truth.alpha, init=truth.W.T, tol=1e-6, learn_alpha=learned,
+        2, algorithm=algorithm, alpha=truth.alpha, init=truth.W.T, learn_alpha=learned,
         random_state=seed, n_jobs=jobs,
     )  # fmt: skip
-    if algorithm == "exact":
-        est.set_params(tol=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         est.fit(X)
