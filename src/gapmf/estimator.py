@@ -83,8 +83,7 @@ class GammaPoissonMF(
     ----------
     n_components : int, default=10
         Number of components. In the paper, this is K.
-    algorithm : {"mcem-c", "mcem-h", "mcem-ch", "exact", "em-c", "em-ch", "vbem", "mjle"}, \
-            default="mcem-c"
+    algorithm : str, default="mcem-c"
         "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM algorithms, for any
         number of components: Gibbs sampling gives their expectations. With schedule="adaptive"
         or "saem", "mcem-h" is the same as "mcem-ch": see `schedule`. "exact", "em-c" and "em-ch"
@@ -106,7 +105,7 @@ class GammaPoissonMF(
         warning says where it ended at a bound; at 1e4 a component varies no more than Poisson
         counts do. A component that vanished keeps its α. "em-c" needs the law of the component
         sizes, which costs far more than "exact" at 3 components and hundreds of counts per sample.
-    schedule : {"adaptive", "paper", "saem"}, default="adaptive"
+    schedule : {"adaptive", "paper", "saem", "saem-textbook"}, default="adaptive"
         How Monte Carlo EM spends its sweeps. "adaptive" makes one sweep per iteration, with
         momentum, and doubles the sweeps whenever noise rather than distance limits the
         progress. "saem" makes one sweep per iteration; once gains cannot be told from noise it
@@ -114,9 +113,9 @@ class GammaPoissonMF(
         doubles the sweeps as above. It has no momentum, so it is slower where EM is slow.
         "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the
         last draw of the iteration before, for exactly `max_iter` iterations. "saem-textbook" is
-        "saem" with steps that are never restarted, and one sweep per iteration throughout. All
-        but "paper" average statistics of the draws, or their expectations. Those of "mcem-h"
-        are sufficient for one multiplicative update only, which is the update of "mcem-ch".
+        "saem" with steps that are never restarted, and one sweep per iteration throughout. With
+        all but "paper", E[C | h] takes the place of draws of C. One multiplicative update of
+        "mcem-h" is then the update of "mcem-ch", and further updates would need every draw of h.
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None

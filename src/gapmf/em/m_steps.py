@@ -58,7 +58,12 @@ def step_c_alpha(s: Statistics, model: GaP, *, shared: bool) -> GaP:
 
 
 def m_step_for(algorithm: str, learn_alpha: str | None) -> Callable[[Statistics, GaP], GaP]:
-    """Return the M-step of a Monte Carlo algorithm: statistics and a model in, a model out."""
+    """Return the M-step of a Monte Carlo algorithm: statistics and a model in, a model out.
+
+    "mcem-h" multiplies W once, as Eq. 42 does. From E[C | h] that is the step of "mcem-ch", so the
+    two differ only where the latter adds draws of C: in the paper's schedule. Further updates would
+    need every draw of h, not sums (design note 0013).
+    """
     if algorithm != "mcem-c":
         return step_ch
     if learn_alpha is None:
