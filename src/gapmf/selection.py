@@ -136,7 +136,7 @@ def select_rank(
     --------
     >>> from gapmf import GammaPoissonMF, select_rank
     >>> from gapmf.datasets import paper_synthetic
-    >>> X, truth = paper_synthetic(scale=100, n_samples=300, random_state=0)
+    >>> X, truth = paper_synthetic(scale=10, n_samples=200, random_state=0)
     >>> est = GammaPoissonMF(algorithm="exact", random_state=0)
     >>> select_rank(X, [1, 2, 3], estimator=est)
     RankSelection(n_components=2, ranks=[1, 2, 3])
