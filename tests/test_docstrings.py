@@ -27,6 +27,7 @@ RESULTS = [
     "gapmf.likelihood.result.LogLikelihood",
     "gapmf.model.Latent",
     "gapmf.ranks.report.RankReport",
+    "gapmf.likelihood.information.StandardErrors",
     "gapmf.ranks.stability.Stability",
     "gapmf.selection.RankSelection",
     "gapmf.Table",

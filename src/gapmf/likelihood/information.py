@@ -90,8 +90,10 @@ class StandardErrors:
 
         Returns
         -------
-        lower, upper : ndarray of shape (n_components, n_features)
-            Ends of the intervals; NaN where the standard error is NaN.
+        lower : ndarray of shape (n_components, n_features)
+            Lower ends; NaN where the standard error is NaN.
+        upper : ndarray of shape (n_components, n_features)
+            Upper ends.
 
         Examples
         --------
