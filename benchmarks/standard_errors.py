@@ -1,7 +1,7 @@
 """Coverage of 95 % intervals for W on simulated data: exact moments, then Monte Carlo throughout.
 
 Data sets come from known components. Each is fitted from the truth on, so that components keep
-their order and the maximum is the one that belongs to the truth; what is tested is the error bar,
+their order, and the maximum is the one that belongs to the truth; what is tested is the error bar,
 not the search. An interval is asked for every entry of at least a tenth of its component's largest.
 
     python benchmarks/standard_errors.py [--sets 200] [--sampled 50] [--jobs 2] [--learned]

@@ -793,9 +793,9 @@ class GammaPoissonMF(
 
         They say how far `components_` may be from the W of the model that produced the samples, if
         the number of components is right and the fit is at its maximum. α and β are taken as
-        known, also where α was learned: then the errors of the norms are too small. Entries that
-        are zero, or explain less than one expected count, get NaN, and the others are computed as
-        if these were zero for certain.
+        known. Where α was learned, the errors are therefore too small, and a warning says so.
+        Entries that are zero, or explain less than one expected count, get NaN, and the others are
+        computed as if these were zero for certain.
 
         Parameters
         ----------
@@ -830,6 +830,13 @@ class GammaPoissonMF(
         counts, _ = self._check_samples(X)
         check_option(method, ("auto", "exact", "sampled"), "method")
         check_whole(n_draws, "n_draws", least=2)
+        if self.learn_alpha:
+            warnings.warn(
+                "α was learned, but standard errors take it as known, so they are too small: "
+                'est.stability(X, by="bootstrap") shows how much components vary in all',
+                UserWarning,
+                stacklevel=2,
+            )
         with progress_bar(self.verbose, "standard errors", shorter="fewer n_draws") as progress:
             return standard_errors(
                 counts,

@@ -162,6 +162,9 @@ def test_estimator(tmp_path):
     again = est.set_params(n_jobs=2).standard_errors(X, method="sampled", n_draws=8)
     same = est.set_params(n_jobs=1).standard_errors(X, method="sampled", n_draws=8)
     np.testing.assert_array_equal(again.components, same.components)
+    with pytest.warns(UserWarning, match="α was learned"):
+        est.set_params(learn_alpha=True).standard_errors(X)
+    est.set_params(learn_alpha=False)
     with pytest.raises(ValueError, match="method"):
         est.standard_errors(X, method="nonsense")
     with pytest.raises(ValueError, match="n_draws"):
