@@ -74,10 +74,10 @@ class GammaPoissonMF(
 ):
     r"""Gamma-Poisson matrix factorisation, fitted by its marginal likelihood.
 
-    The counts X have one row per sample and one column per feature; X is the transpose of the
-    paper's V. The model is x_nf ~ Poisson([W h_n]_f) with h_nk ~ Gamma(α_k, β_k), and W maximises
-    log p(X | W), with the activations h integrated out [1]_. EM-C is the parameter-expanded EM
-    [2]_ of EM-CH.
+    The counts X have one row per sample and one column per feature; X is the transpose of the V
+    of the paper [1]_. The model is x_nf ~ Poisson([W h_n]_f) with h_nk ~ Gamma(α_k, β_k). W
+    maximises log p(X | W), where the activations h are integrated out. A token is one unit of
+    count: one word of a document, or one molecule in a cell.
 
     Parameters
     ----------
@@ -85,85 +85,95 @@ class GammaPoissonMF(
         Number of components. In the paper, this is K.
     algorithm : str, default="mcem-c"
         "mcem-c", "mcem-h" and "mcem-ch" are the paper's Monte Carlo EM algorithms, for any
-        number of components: Gibbs sampling gives their expectations. With schedule="adaptive"
-        or "saem", "mcem-h" is the same as "mcem-ch": see `schedule`. "exact", "em-c" and "em-ch"
-        use exact moments, for few components: 3 with hundreds or thousands of counts per sample,
-        more when the counts are small. "exact" climbs to a maximum on the exact gradient, then
-        tries to exchange columns (when α differs) and to regrow the smallest one. "em-c" and
-        "em-ch" are the paper's EM algorithms. The last two maximise something else, for
-        comparison. "vbem" is mean-field variational EM [3]_: it maximises a lower bound of
-        log p(X | W). "mjle" is maximum joint likelihood [4]_: it fits the activations as well, and
-        maximises log p(X, H | W), which has a maximum if all α are larger than 1. If all are 1,
-        it is KL-NMF, with W scaled so that the mean activations are those of the prior.
+        number of components. They estimate the E-step by Gibbs sampling. The letters name their
+        latent variables: C, the counts split by component, and H, the activations. Unless
+        schedule="paper", "mcem-h" is the same as "mcem-ch": see `schedule`.
+
+        "exact", "em-c" and "em-ch" use exact posterior moments, for few components: 3 with
+        hundreds or thousands of counts per sample, more when the counts are small. "exact" climbs
+        to a maximum along the exact gradient. Then it tries to exchange components (if their α
+        differ), and to remove the smallest one and grow it again. "em-c" and "em-ch" are the
+        paper's EM algorithms; "em-c" is the parameter-expanded form [2]_ of "em-ch".
+
+        "vbem" and "mjle" maximise something else, for comparison. "vbem" is mean-field
+        variational EM [3]_, which maximises a lower bound of log p(X | W). "mjle" is maximum
+        joint likelihood [4]_: it fits the activations too, and maximises log p(X, H | W), which
+        has a maximum if all α are larger than 1. If all α are 1, it is KL-NMF, with W scaled so
+        that the mean activations are those of the prior.
     alpha, beta : float or array-like of shape (n_components,), default=1.0
         Shape and rate of the Gamma prior of the activations. In the paper, these are α and β.
-        Scaling W and β together changes nothing, so β only sets the scale of W.
+        Multiplying W and β by the same factor does not change the model, so β only sets the
+        scale of W.
     learn_alpha : bool or {"component", "shared"}, default=False
         Whether to learn α too, starting from `alpha`: one value per component ("component", the
-        same as True) or one for all ("shared", from the geometric mean of `alpha` if that
-        differs). For "mcem-c", "em-c", "exact" and "vbem". α stays between 1e-4 and 1e4, and a
-        warning says where it ended at a bound; at 1e4 a component varies no more than Poisson
-        counts do. A component that vanished keeps its α. "em-c" needs the law of the component
-        sizes, which costs far more than "exact" at 3 components and hundreds of counts per sample.
+        same as True), or one for all ("shared", which starts from the geometric mean if the
+        values of `alpha` differ). Possible with "mcem-c", "em-c", "exact" and "vbem". α stays
+        between 1e-4 and 1e4; a warning names the components that end at a bound. At 1e4, the
+        counts of a component vary no more than Poisson counts do. An empty component keeps its α.
+        "em-c" needs the distribution of each component's total count in a sample. With 3
+        components and hundreds of counts per sample, it is far slower than "exact".
     schedule : {"adaptive", "paper", "saem", "saem-textbook"}, default="adaptive"
-        How Monte Carlo EM spends its sweeps. "adaptive" makes one sweep per iteration, with
-        momentum, and doubles the sweeps whenever noise rather than distance limits the
-        progress. "saem" makes one sweep per iteration; once gains cannot be told from noise it
-        averages the statistics, with steps of size j^-0.75 in windows of 20 iterations, and
-        doubles the sweeps as above. It has no momentum, so it is slower where EM is slow.
-        "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the
-        last draw of the iteration before, for exactly `max_iter` iterations. "saem-textbook" is
-        "saem" with steps that are never restarted, and one sweep per iteration throughout. With
-        all but "paper", E[C | h] takes the place of draws of C. One multiplicative update of
-        "mcem-h" is then the update of "mcem-ch", and further updates would need every draw of h.
+        How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it
+        uses them. "adaptive" makes one sweep per iteration, with momentum. It doubles the number
+        of sweeps whenever Monte Carlo noise, and not the distance to the maximum, limits the
+        progress. "saem" (stochastic approximation EM) also begins with one sweep per iteration.
+        Once gains cannot be told from noise, it averages the statistics, with steps of size
+        j^-0.75 in windows of 20 iterations, and doubles the sweeps like "adaptive". It has no
+        momentum, so it is slower where EM is slow. "saem-textbook" is "saem" with steps that are
+        never restarted, and with one sweep per iteration throughout. "paper" makes `n_burn_in`
+        and then `n_draws` sweeps per iteration, starting from the last draw of the iteration
+        before, for exactly `max_iter` iterations. All but "paper" use E[C | h] instead of draws
+        of C. One multiplicative update of "mcem-h" is then the update of "mcem-ch"; further
+        updates would need every draw of h.
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None
-        Maximum number of iterations. If None, 2000 for "adaptive" and "saem", 500 for "paper",
-        1000 without Monte Carlo.
+        Maximum number of iterations. If None, it is 500 for schedule="paper", 2000 for the other
+        schedules, and 1000 for algorithms without Monte Carlo.
     tol : float, default=1e-5
-        Tolerance of the stopping rule. "adaptive" and "saem" measure the gain g in
-        log-likelihood of each window of iterations, and its standard error e. The fit stops
-        when \|g\| + 2e is below `tol` × tokens × sweeps of the window and below 5000 × `tol` ×
-        parameters, or when \|g\| < 2e at 1024 sweeps per iteration. (For "saem" the step sizes of
-        the window are summed instead of its sweeps.) "em-c" and "em-ch" stop when the gain that
-        is still to be expected is below `tol` nats per token and a short climb on the gradient
-        finds no more either. "vbem" and "mjle" stop when the gain in what they maximise that is
-        still to be expected is below `tol` nats per token. "exact" always climbs to the maximum.
+        Tolerance of the stopping rule. "adaptive" and "saem" divide the fit into windows of
+        iterations, and measure each window's gain g in log-likelihood and its standard error e.
+        The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
+        5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" takes
+        the sum of the window's step sizes instead of its sweeps.) "em-c" and "em-ch" stop when
+        the expected remaining gain is below `tol` nats per token, and a short climb along the
+        gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
+        what they maximise, is below `tol` nats per token. "exact" always climbs to the maximum.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
-        "mean" is the paper's starting point, where all components are alike. It is a saddle,
-        which Monte Carlo leaves by its own noise; without Monte Carlo it is perturbed from
-        `random_state`. "random" divides the mean of each feature at random. An array gives the
-        components to start from.
+        "mean" is the paper's starting point, where all components are alike. This is a saddle
+        point. Monte Carlo noise drives the fit away from it; without Monte Carlo, the start is
+        perturbed at random. "random" divides the mean of each feature among the components at
+        random. An array gives the components to start from.
     n_init : int, default=1
-        Number of starts, of which the one with the highest likelihood is kept (an estimate
-        where it is not exact), or with the highest value of what "vbem" or "mjle" maximises.
-        There are several maxima.
+        Number of starts. There are several maxima, so the fit with the highest likelihood (or
+        estimate of it) is kept. For "vbem" and "mjle", it is the highest value of what they
+        maximise.
     smoothing : float, default=1e-3
-        Weight in [0, 1) of a background in everything that is asked about samples after the
-        fit: each component is mixed with the frequencies of the features (each counted once
-        more than it was), its norm kept. With 0, a sample with a count of a feature that had
-        none in the fit has log-likelihood −inf. `fit` and `components_` are untouched.
+        Weight in [0, 1) of the overall feature frequencies that are mixed into each component
+        when samples are scored or transformed. One is added to the count of each feature, and the
+        norms of the components do not change. With 0, a sample that has a feature without counts
+        in the fit has log-likelihood −inf. `fit` and `components_` do not depend on it.
     precision : float, default=0.05
-        Largest error of a sample's activations in `transform`, `proportions` and `posterior`,
-        relative to the length of their vector. The posterior itself is often wider than 0.05.
+        Largest Monte Carlo error of a sample's activations in `transform`, `proportions` and
+        `posterior`, relative to the length of their vector. The posterior itself is often wider
+        than 0.05.
     prune_tol : float, default=1e-3
-        The share of the expected counts above which a component counts in `rank_`.
+        A component counts in `rank_` if its share of the expected counts is above this.
     score_every : int, default=0
-        Compute log p(X | W) after every so many iterations, for the history and for callbacks;
-        0 for never. The clock of the fit stops meanwhile. With exact moments it is known after
-        every iteration.
+        Number of iterations between two computations of log p(X | W), for the history and for
+        callbacks; 0 for none. The time that they take is not counted in the history. With exact
+        moments, log p(X | W) is known after every iteration anyway.
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness. The same seed gives the same result, for any `n_jobs`.
     n_jobs : int, default=None
         Number of threads; None means 1, and -1 all cores. The result does not depend on it.
     checkpoint : str or path, default=None
-        File to which the fit is saved every 15 seconds (less often where writing takes long),
-        so that `resume` can continue it after a crash. With exact moments it holds the start of
-        the fit only. One file serves one fit.
+        File to which the fit is saved every 15 seconds (less often if writing is slow), so that
+        `resume` can continue it after a crash. With exact moments, only the start of the fit is
+        saved. Each fit needs its own file.
     warm_start : bool, default=False
-        Whether `fit` starts from where the last fit ended: its components, and its α if that is
-        learned.
+        Whether `fit` starts from the result of the last fit: from its components, and from its α
+        if α is learned.
     verbose : int, default=0
         1 shows a progress bar on standard error.
     callbacks : sequence of callables, default=None
@@ -188,21 +198,20 @@ class GammaPoissonMF(
     interrupted_ : bool
         Whether Ctrl-C ended the fit.
     history_ : dict of ndarray
-        One entry per iteration. "seconds" and "n_sweeps" are cumulative, from the beginning of
-        the fit: their last entries are its totals. "norms", of shape (n_iter, n_components), and
-        "log_likelihood", nan where it was not computed, are those after the iteration. So is
-        "bound", which "vbem" maximises, and "log_joint_likelihood", which "mjle" does.
+        One entry per iteration. "seconds" and "n_sweeps" are cumulative: their last entries are
+        the totals of the fit. The other values are those after the iteration: "norms", of shape
+        (n_iter, n_components); "log_likelihood", nan where it was not computed; "bound", which
+        "vbem" maximises; and "log_joint_likelihood", which "mjle" maximises.
     feature_counts_ : ndarray of shape (n_features,)
         Total count of each feature.
     log_likelihood_ : float
-        log p(X | W), exactly. With exact moments only.
+        The exact log p(X | W). Only for "exact", "em-c" and "em-ch".
     certificate_ : Certificate
-        How near W is to a maximum: the projected gradient, the stationarity identity, and the
-        score r_f, the slope of the likelihood at one more, empty component. With exact moments
-        only.
+        How close W is to a maximum: the projected gradient, the stationarity identity, and the
+        score test r_f for one more component. Only for "exact", "em-c" and "em-ch".
     activations_ : ndarray of shape (n_samples, n_components)
-        The activations that "mjle" fitted together with the components. `transform` gives
-        posterior means instead.
+        The activations that "mjle" fits together with the components. They are not the posterior
+        means that `transform` computes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -293,13 +302,13 @@ class GammaPoissonMF(
         Parameters
         ----------
         X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
-            Counts: whole numbers, at least 0. Of an AnnData, here and in all methods, `X.X` and
-            the names of the genes are taken; `fit_anndata` also reads layers.
+            Counts: whole numbers, at least 0. From an AnnData, this and all other methods take
+            `X.X` and the names of the genes; `fit_anndata` also reads layers.
         y : None, default=None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            How many times each sample counts. Monte Carlo takes whole numbers only, because it
-            draws each sample that many times.
+            How many times each sample counts. Monte Carlo algorithms need whole numbers, because
+            they repeat each sample that many times.
 
         Returns
         -------
@@ -499,12 +508,13 @@ class GammaPoissonMF(
     def transform(self, X: Any) -> Array:
         """Compute the posterior mean of each sample's activations, E[h_n | x_n].
 
-        Activations are on the scale of their component's norm. To cluster, plot or compare
-        samples, use `proportions`.
+        Component k contributes h_nk times its norm to the expected counts, so activations of
+        different components have different scales. To cluster, plot or compare samples, use
+        `proportions`.
 
         The result is exact where that is cheap. Otherwise four Gibbs chains per sample run until
-        their error is below `precision`. Features that no component has say nothing about the
-        activations: they are ignored, with a warning.
+        their error is below `precision`. Features that are zero in every component are ignored,
+        with a warning: they say nothing about the activations.
 
         Parameters
         ----------
@@ -533,8 +543,8 @@ class GammaPoissonMF(
     def proportions(self, X: Any) -> Array:
         """Compute the expected share of each component in the counts of each sample.
 
-        Rows sum to 1. Proportions do not depend on the norms of the components, so they are
-        what to cluster, plot and compare. A sample without counts has the components' shares of
+        Rows sum to 1. Proportions do not depend on how the components are scaled, so use them to
+        cluster, plot and compare samples. A sample without counts gets the components' shares of
         all expected counts.
 
         Parameters
@@ -577,15 +587,16 @@ class GammaPoissonMF(
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
         quantiles : sequence of float, default=(0.05, 0.95)
-            Probabilities between 0 and 1.
+            Levels of the quantiles, between 0 and 1.
         n_draws : int, default=0
-            Number of posterior draws to return as well, at most 1024.
+            Number of posterior draws to return, at most 1024.
         precision : float, default=None
-            Largest error of a sample's means relative to the length of their vector. If None,
+            Largest error of a sample's means, relative to the length of their vector. If None,
             the estimator's `precision`.
         careful : bool, default=False
-            Whether to use many short, guided chains per sample, to an error of 0.5 %: about a
-            hundred times as long. It is for a very small α, with several modes.
+            Whether to run many short chains per sample, from guided starts, until the error is
+            0.5 %. This takes about a hundred times as long. Use it when α is very small, because
+            the posterior then may have several modes.
 
         Returns
         -------
@@ -660,22 +671,23 @@ class GammaPoissonMF(
         method: str = "auto",
         total_only: bool = False,
     ) -> LogLikelihood:
-        """Compute log p(X | W) with its error bar.
+        """Compute log p(X | W) with its standard error.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
         precision : float or None, default=1e-4
-            About the largest standard error of the total, in nats per token. A smaller value takes
-            longer, in proportion to its inverse square; a few short samples may not reach it.
-            None stands for the full effort of `log_marginal_likelihood`, also for the values of
-            single samples.
+            Approximate upper limit of the standard error of the total, in nats per token. The
+            time grows with its inverse square. If X has only a few short samples, the limit may
+            not be reached. None means the full effort of `log_marginal_likelihood` for every
+            sample.
         method : str, default="auto"
-            One of the methods of `log_marginal_likelihood`; `precision` is for "auto" only.
+            One of the methods of `log_marginal_likelihood`. Only "auto" uses `precision`.
         total_only : bool, default=False
-            Whether only the total is asked for. It may then come from a random part of the
-            samples: `method` says so, and the values of the other samples are nan.
+            Whether you need only the total. It may then be estimated from a random part of the
+            samples. If so, `method` of the result says it, and the values of the other samples are
+            nan.
 
         Returns
         -------
@@ -758,8 +770,8 @@ class GammaPoissonMF(
     def score(self, X: Any, y: Any = None) -> float:
         """Compute the mean log-likelihood per sample, for comparing fits.
 
-        Its standard error is about 1e-4 nats per token or less. If a random part of the samples is
-        enough for that, only these are computed.
+        Its standard error is at most about 1e-4 nats per token. If a random part of the samples
+        is enough for this precision, the others are not computed.
 
         Parameters
         ----------
@@ -775,7 +787,7 @@ class GammaPoissonMF(
 
         See Also
         --------
-        log_likelihood : The total, with its error bar.
+        log_likelihood : The total, with its standard error.
 
         Examples
         --------
@@ -791,28 +803,29 @@ class GammaPoissonMF(
     ) -> StandardErrors:
         """Compute standard errors of the components, from the observed information.
 
-        They say how far `components_` may be from the W of the model that produced the samples, if
-        the number of components is right and the fit is at its maximum. α and β are taken as
-        known. Where α was learned, the errors are therefore too small, and a warning says so.
-        Entries that are zero, or explain less than one expected count, get NaN, and the others are
-        computed as if these were zero for certain.
+        They say how far `components_` may be from the true W, if the number of components is
+        right and the fit is at its maximum. α and β are treated as known. If α was learned, the
+        errors are therefore too small, and a warning says so. Entries that are zero, or that
+        explain less than one expected count, get NaN; for the others, these entries are taken to
+        be exactly zero.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             The counts of the fit.
         method : {"auto", "exact", "sampled"}, default="auto"
-            Where posterior moments come from: exact ones, for few components; or draws of four
-            Gibbs chains per sample; or draws only where exact ones are too costly.
+            How posterior moments are computed. "exact" is for few components. "sampled" uses
+            draws of four Gibbs chains per sample. "auto" uses draws only where exact moments are
+            too costly.
         n_draws : int, default=256
             Number of draws per chain. More draws are needed when components overlap.
 
         Returns
         -------
         StandardErrors
-            With `components`, `norms` and `intervals()`. Up to 3,000 positive entries, the whole
-            information matrix is inverted; beyond, only its block of each feature, and the errors
-            are too small (`complete` is False).
+            With `components`, `norms` and `intervals()`. If W has up to 3,000 positive entries,
+            the whole information matrix is inverted. If it has more, only the block of each
+            feature is inverted: the errors are then too small, and `complete` is False.
 
         See Also
         --------
@@ -933,27 +946,27 @@ class GammaPoissonMF(
     ) -> list[list[tuple[Any, float]]]:
         """List the features that tell what each component is about, with their weights.
 
-        By default, the first features are those that are clearly more frequent in a component
-        than in the other components together. Words like "the" and housekeeping genes have large
-        weights in every component, so they come late. Rare features do not come first by chance.
+        By default, features that are clearly more frequent in the component than in the other
+        components together come first. Words like "the" and housekeeping genes have large weights
+        in every component, so they come late. Rare features do not come first by chance.
 
         Parameters
         ----------
         n : int, default=10
-            Number of features. Those that a component does not have are left out.
+            Number of features per component. Features with weight zero are left out.
         by : {"distinctive", "weight"}, default="distinctive"
-            "distinctive" compares how frequent a feature is in the component and in the others.
-            It orders features by the logarithm of this ratio, divided by its standard error.
-            Features that are not more frequent than in the others follow by weight; with one
-            component, these are all. "weight" puts the largest weights first.
+            "distinctive" takes the ratio of a feature's frequency in the component to that in the
+            others. It orders features by the logarithm of this ratio, divided by its standard
+            error. Features that are not more frequent than in the others follow, ordered by
+            weight. With one component, all features are ordered by weight. "weight" puts the
+            largest weights first.
         names : sequence of length n_features, default=None
-            Names of the features. By default those of the data frame that was fitted, or their
-            numbers.
+            Names of the features. By default, those of the fitted data frame, or column numbers.
 
         Returns
         -------
         list of lists of (name, weight)
-            One list per component. The weight is the feature's part of the component.
+            One list per component. The weight is the feature's share of the component.
 
         See Also
         --------
@@ -977,20 +990,21 @@ class GammaPoissonMF(
     ) -> RankReport:
         """Report what each component is worth, and how many are worth keeping.
 
-        Each component is removed and the others are refitted briefly. The report says what this
-        costs in log-likelihood. Then components are removed one after another as long as that
-        pays.
+        First, each component alone is removed and the others are refitted briefly. The report
+        says how much log-likelihood this costs. Then components are removed one after another,
+        as long as the criterion allows it.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             The counts of the fit.
         X_test : array-like, sparse matrix or data frame, default=None
-            Held-out samples that decide. Features that have no counts in X are left out of them.
+            Held-out samples that decide, by their log-likelihood. Features without counts in X
+            are ignored.
         criterion : {"prediction", "bic"}, default="prediction"
             What decides without `X_test`. "prediction" holds out a random fifth of the counts of
-            each sample and predicts them from the others: thinned counts are independent given
-            the activations. "bic" charges ½ log N per parameter, which is often too strict when
+            each sample and predicts it from the rest; given the activations, the two parts are
+            independent. "bic" subtracts ½ log N per parameter, which is often too strict when
             there are many features.
 
         Returns
@@ -1075,7 +1089,7 @@ class GammaPoissonMF(
     def stability(
         self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
     ) -> Stability:
-        """Measure how surely each component comes back when the fit is repeated.
+        """Measure how reliably each component is found again when the fit is repeated.
 
         After Ctrl-C, the fits that are finished are compared.
 
@@ -1086,12 +1100,12 @@ class GammaPoissonMF(
         n_fits : int, default=10
             Number of fits.
         by : {"seeds", "bootstrap"}, default="seeds"
-            "seeds" fits the same counts from other seeds: it shows how much depends on where a
-            fit ends. "bootstrap" fits samples drawn with replacement: it shows what depends on
-            the data at hand as well. Fits start as `init` says, or from "mean" if that is an
+            "seeds" fits the same counts from other seeds: it shows how much depends on which
+            maximum a fit reaches. "bootstrap" fits samples drawn with replacement: it also shows
+            how much depends on the data. Fits start from `init`, or from "mean" if `init` is an
             array.
         n_features : int, default=10
-            Number of features per component, the most distinctive ones, to give intervals for.
+            Number of features per component, the most distinctive first, that get intervals.
 
         Returns
         -------

@@ -93,7 +93,7 @@ def select_rank(
     how: str = "fits",
     estimator: GammaPoissonMF | None = None,
 ) -> RankSelection:
-    """Choose the number of components by what they predict.
+    """Choose the number of components (the rank) by how well they predict.
 
     After Ctrl-C, the ranks that are finished are compared.
 
@@ -104,20 +104,21 @@ def select_rank(
     n_components : sequence of int, default=(1, 2, 3, 5, 8)
         Ranks to compare.
     X_test : array-like, sparse matrix or DataFrame of shape (n_test, n_features), optional
-        Held-out samples that decide. Features without counts in X are ignored.
+        Held-out samples that decide, by their log-likelihood. Features without counts in X are
+        ignored.
     criterion : {"prediction", "bic"}, default="prediction"
         What decides without `X_test`. "prediction" holds out a random fifth of the counts of each
-        sample: thinned counts are independent given the activations. The fits are made to the
-        others, and the chosen one is continued with all counts. "bic" is the Bayesian
-        information criterion [1]_, which is strict when there are many features.
+        sample. It fits the rest and predicts the held-out counts; given the activations, the two
+        parts are independent. The chosen fit is then continued with all counts. "bic" is the
+        Bayesian information criterion [1]_, which is strict when there are many features.
     how : {"fits", "prune"}, default="fits"
         How to get the fits. "fits" makes one per rank. "prune" fits the largest rank and removes
-        components one at a time, those whose removal costs least first, as
-        `GammaPoissonMF.rank_report` does and down to the rank that it reports. The ranks among
-        these that are in `n_components` are compared.
+        components one at a time, the least costly first, as `GammaPoissonMF.rank_report` does.
+        It stops at the rank that this report gives. Of the ranks on the way, those in
+        `n_components` are compared.
     estimator : GammaPoissonMF, optional
-        Estimator whose parameters, except `n_components`, are used. By default, they are those
-        of ``GammaPoissonMF()``.
+        Estimator whose parameters, except `n_components`, are used. By default,
+        ``GammaPoissonMF()``.
 
     Returns
     -------

@@ -25,15 +25,15 @@ def fit_anndata(
 ) -> GammaPoissonMF:
     """Fit an estimator to the counts of an AnnData and store the result there.
 
-    `adata.varm["gap_components"]` gets the components (genes × components), `adata.uns["gap"]` a
-    summary: parameters, α and β, norms and shares, the rank, and whether the fit converged. Then
-    the cells are transformed: `adata.obsm["X_gap"]` gets each cell's proportions, the expected
-    shares of its counts by component (cells × components, rows sum to 1), and
-    `adata.obsm["X_gap_activations"]` the posterior means of the activations. Use proportions for
-    neighbours, clusters and plots: activations live on the scale of each component's norm.
+    `adata.varm["gap_components"]` gets the components (genes × components). `adata.uns["gap"]`
+    gets a summary: parameters, α and β, norms and shares, the rank, and whether the fit converged.
+    Then the cells are transformed. `adata.obsm["X_gap"]` gets each cell's proportions, which are
+    the expected shares of its counts by component (cells × components, rows sum to 1).
+    `adata.obsm["X_gap_activations"]` gets the posterior means of the activations. Use proportions
+    for neighbours, clusters and plots: activations of different components have different scales.
 
-    Ctrl-C stops the fit and keeps the components so far, or stops the transform and keeps the
-    components; a warning says which. `transform_anndata` then computes the rest.
+    Ctrl-C during the fit keeps the components so far, and during the transform the fitted
+    components; a warning says what is missing. `transform_anndata` then computes the rest.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def fit_anndata(
         Estimator to fit, or a number of components: 10 stands for
         ``GammaPoissonMF(n_components=10)``.
     layer : str, optional
-        Layer that holds the raw counts. By default they are read from `adata.X`. Without a layer
-        of that name, "raw" reads `adata.raw`, and the components are in `adata.raw.varm`, because
-        `adata.raw` has its own genes.
+        Layer that holds the raw counts; by default they are read from `adata.X`. If there is no
+        layer called "raw", "raw" reads `adata.raw`. The components are then in `adata.raw.varm`,
+        because `adata.raw` has its own genes.
     key_added : str, default="gap"
         Key that replaces "gap" in the names above.
 

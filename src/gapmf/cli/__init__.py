@@ -90,7 +90,7 @@ def main(
         bool, Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Gamma-Poisson factorisation of count matrices, by its marginal likelihood."""
+    """Gamma-Poisson factorisation of count matrices, fitted by its marginal likelihood."""
 
 
 @app.command()
@@ -185,9 +185,9 @@ def score(request: ScoreRequest) -> None:
 def transform(request: TransformRequest) -> None:
     """Compute the expected share of each component in each sample: one row per sample.
 
-    Shares sum to 1: cluster, plot and compare samples by them. With --activations, compute the
-    posterior mean of the activations, which are on the scale of each component. Without -o, print
-    CSV. Example:
+    The shares of a sample sum to 1. Use them to cluster, plot and compare samples. With
+    --activations, compute the posterior means of the activations instead; those of different
+    components have different scales. Without -o, print CSV. Example:
     gapmf transform nips.gapmf docword.nips.txt.gz -o proportions.parquet
     """
     from gapmf.cli import predict
@@ -225,7 +225,7 @@ def info(
     ],
     json: Json = False,
 ) -> None:
-    """Describe a file that `gapmf fit` has written.
+    """Describe a model or checkpoint that `gapmf fit` has written.
 
     Shows the numbers of components and features, the parameters of the fit, how many iterations
     it made, and whether it converged. Example: gapmf info nips.gapmf
@@ -240,7 +240,8 @@ def info(
 def rank(request: RankRequest) -> None:
     """Report what each component of a model is worth, and how many to keep.
 
-    DATA are the counts of the fit. With -o, write one row per component. Example:
+    DATA are the counts that the model was fitted to. With -o, write a table with one row per
+    component. Example:
     gapmf rank nips.gapmf docword.nips.txt.gz
     """
     from gapmf.cli import rank_commands
@@ -273,7 +274,7 @@ def select(
         ),
     ] = None,
     model_out: Annotated[
-        Path | None, Option(help="Write the model with the chosen number to this file.")
+        Path | None, Option(help="Write the model with the chosen number of components here.")
     ] = None,
     algorithm: Algorithm = "mcem-c",
     alpha: Alpha = 1.0,
@@ -288,9 +289,9 @@ def select(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Fit several numbers of components, compare them, and choose one.
+    """Fit models with several numbers of components, compare them, and choose one.
 
-    Ctrl-C shows the comparison of the fits that are finished. Example:
+    After Ctrl-C, the fits that are finished are compared. Example:
     gapmf select docword.nips.txt.gz -k 5,10,20,40 -o ranks.png
     """
     from gapmf.cli import rank_commands
@@ -354,7 +355,7 @@ def reproduce(
         str,
         Argument(
             metavar="FIGURE",
-            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all for all of these.",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all (every one of these).",
         ),
     ],
     output: Annotated[
@@ -371,7 +372,7 @@ def reproduce(
     seed: Seed = 0,
     jobs: Jobs = -1,
 ) -> None:
-    """Make a figure of the paper, or one of ours, as PNG, SVG, CSV and JSON files.
+    """Make a figure of the paper (Filstroff et al., 2018), or one of ours: PNG, SVG, CSV and JSON.
 
     Run the same command again to continue after an interruption. Example:
     gapmf reproduce fig3b -o figures

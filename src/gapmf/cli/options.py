@@ -19,7 +19,8 @@ _DATA = (
 )
 SMOOTHING = (
     "Weight, from 0 to 1, of the overall feature frequencies that are mixed into each component "
-    "when data are scored. With 0, a sample with a feature that the fit has not seen is impossible."
+    "when samples are scored or transformed. With 0, a sample with a feature that the fit has not "
+    "seen has likelihood 0."
 )
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
@@ -31,16 +32,20 @@ Algorithm = Annotated[
     str,
     Option(
         help="Algorithm: mcem-c, mcem-h or mcem-ch; for few components em-c, em-ch or exact; vbem "
-        "or mjle, which do not maximise the likelihood."
+        "or mjle, which do not maximise the marginal likelihood."
     ),
 ]
 LearnAlpha = Annotated[bool, Option("--learn-alpha", help="Learn one alpha per component.")]
 Tol = Annotated[
-    float, Option(help="Stop when a sweep is expected to gain less than this, in nats per token.")
+    float,
+    Option(
+        help="Stop when one more sweep is expected to raise the log-likelihood by less than this, "
+        "in nats per token (unit of count)."
+    ),
 ]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
 Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
-Quick = Annotated[bool, Option("--quick", help="Use fewer data and iterations: a short version.")]
+Quick = Annotated[bool, Option("--quick", help="Use less data and fewer iterations.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Output = Annotated[
     Path | None,
@@ -48,7 +53,8 @@ Output = Annotated[
 ]
 Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Test = Annotated[
-    Path | None, Option("--test", metavar="DATA", help="Held-out counts, which then decide.")
+    Path | None,
+    Option("--test", metavar="DATA", help="Held-out samples that decide, instead of --criterion."),
 ]
 
 
@@ -71,7 +77,8 @@ MinDf = Annotated[
     Option(
         parser=_frequency,
         metavar="NUMBER",
-        help="Leave out features in fewer samples: a number (5), or a share (0.01).",
+        help="Leave out features that occur in fewer samples than this: a number (5), or a share "
+        "(0.01).",
     ),
 ]
 MaxDf = Annotated[
@@ -79,13 +86,17 @@ MaxDf = Annotated[
     Option(
         parser=_frequency,
         metavar="NUMBER",
-        help="Leave out features in more samples: a number (500), or a share (0.5).",
+        help="Leave out features that occur in more samples than this: a number (500), or a share "
+        "(0.5).",
     ),
 ]
 
 Criterion = Annotated[
     str,
-    Option(help="What decides without --test: prediction (of counts that are held out) or bic."),
+    Option(
+        help="What decides without --test: prediction (of a random fifth of the counts, held out) "
+        "or bic."
+    ),
 ]
 
 _READ_OPTIONS: dict[str, Any] = {
@@ -94,10 +105,11 @@ _READ_OPTIONS: dict[str, Any] = {
         Option(help="File with one feature name per line; for text, the words to count."),
     ],
     "format": Annotated[
-        str | None, Option(help=f"Format of the file, if its name does not tell: {_FORMATS}.")
+        str | None, Option(help=f"Format of the file, if its name does not show it: {_FORMATS}.")
     ],
     "layer": Annotated[
-        str | None, Option(help="Layer of the raw counts in an .h5ad file; raw reads adata.raw.")
+        str | None,
+        Option(help='Layer of an .h5ad file that holds the raw counts; "raw" reads adata.raw.'),
     ],
     "transpose": Annotated[
         bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
@@ -142,7 +154,8 @@ class ScoreRequest(Request):
 
     smoothing: Smoothing = None
     precision: Annotated[
-        float, Option(help="Largest standard error of the total, in nats per count.")
+        float,
+        Option(help="Largest standard error of the total, in nats per token (unit of count)."),
     ] = 1e-4
 
 
@@ -152,7 +165,8 @@ class TransformRequest(Request):
 
     smoothing: Smoothing = None
     precision: Annotated[
-        float, Option(help="Largest error of a sample's activations, as a part of their length.")
+        float,
+        Option(help="Largest error of a sample's activations, relative to their vector's length."),
     ] = 0.05
     activations: Annotated[
         bool, Option("--activations", help="Write activations instead of proportions.")

@@ -62,9 +62,9 @@ def read(
     max_df: float | None = None,
     **vectorizer: Any,
 ) -> Table:
-    r"""Read counts, samples × features, with their names.
+    r"""Read counts, samples × features, with the names of both.
 
-    The format follows from the name of the file; text files may be compressed by gzip.
+    The format is found from the name of the file; text files may be compressed by gzip.
 
     ==========  =========================  =========================================================
     format      file                       options
@@ -83,36 +83,38 @@ def read(
 
     Every format that has names of features also has the options stop_words, min_df and max_df.
 
-    Counts are whole numbers from 0 to 2**53, also when written as 3.0. Counts that a file lists
-    twice for the same sample and feature are added up.
+    Counts are whole numbers from 0 to 2**53; they may be written as 3.0. If a file lists the same
+    sample and feature more than once, the counts are added up.
 
     Parameters
     ----------
     path : str, path-like, or pandas or polars DataFrame
-        A file, a folder, or a data frame, which has the options of "parquet". Triplets may have
-        names in the index, as after ``groupby``. A folder with a
-        .mtx is "mtx", with a docword file "uci", with other .txt files "text". A .txt with one
-        number on each of its first three lines is "uci".
+        A file, a folder, or a data frame. A data frame has the options of "parquet"; triplets may
+        have names in its index, as after ``groupby``. A folder is read as "mtx" if it has a .mtx
+        file, as "uci" if it has a docword file, and as "text" if it has other .txt files. A .txt
+        file with one number on each of its first three lines is read as "uci".
     format : str, default=None
-        One of the above; by default found from the name.
+        One of the formats above; by default found from the name of the file.
     vocab : str or path-like, default=None
         A file with the names of the features, one per line; by default ``vocab.NAME.txt`` beside
-        ``docword.NAME.txt``. For "text": the words to count, and no others.
+        ``docword.NAME.txt``. For "text", only the words in this file are counted.
     transpose : bool, default=None
-        Whether the file is features × samples. By default only a .mtx with ``features.tsv``,
-        ``genes.tsv`` or ``barcodes.tsv`` beside it is; these name its features and samples.
+        Whether the file is features × samples. By default, only a .mtx file is that has
+        ``features.tsv``, ``genes.tsv`` or ``barcodes.tsv`` beside it. These files name its
+        features and samples.
     layer : str, default=None
-        The layer of an .h5ad that holds the raw counts; by default they are in `X`. Without a
-        layer of that name, "raw" reads `adata.raw`.
+        The layer of an .h5ad that holds the raw counts; by default they are in `X`. If there is no
+        layer called "raw", "raw" reads `adata.raw`.
     layout : {"dense", "triplets"}, default=None
-        Whether a table has one row per sample or one per entry. By default it has triplets if
-        its three columns are called sample, feature and count, or doc, word and n, etc.
+        Whether a table has one row per sample ("dense") or one row per entry ("triplets"). By
+        default, it has triplets if its three columns are called sample, feature and count, or doc,
+        word and n, etc.
     header : bool, default=None
-        Whether the first row of a table holds names; it must be set if these are numbers.
+        Whether the first row of a table holds names. Set it if the names are numbers.
     sample_names : bool, default=None
-        Whether the first column of a table holds the names of the samples. By default it does
+        Whether the first column of a table holds the names of the samples. By default, it does
         if it has no name, if it holds no numbers, or if it is called id, doc, sample_name, index
-        etc. and has nothing twice. In a data frame, an index other than 0, 1, … comes first.
+        etc. and has no duplicates. If the index of a data frame is not 0, 1, …, it is used instead.
     delimiter : str, default=None
         The column separator of a table: by default a comma in .csv, a tab in .tsv.
     encoding : str, default=None
@@ -136,7 +138,8 @@ def read(
     Raises
     ------
     ReadError
-        If the file cannot be read as counts. The message has the path, the place and what to do.
+        If the file cannot be read as counts. The message names the path and the place, and says
+        what to do.
 
     See Also
     --------

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from gapmf.likelihood.bound import mean_field_bound
 from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.likelihood.result import LogLikelihood, joined
+from gapmf.likelihood.result import LogLikelihood, common_error, joined
 from gapmf.model import GaP
 from gapmf.parallel import Progress, part_of
 from gapmf.types import Array, Index
 
 PILOT = 100  # samples that tell how many are needed
 PART = 0.6  # of the samples: if more are needed, all are computed
+OWN = 0.7  # of the error that is allowed, for that of the values which are computed
 MARGIN = 0.9  # of the error that is allowed: the spread is known only roughly
 TOL, MAX_PASSES = 1e-4, 100  # of the bounds: where α is small, some need many passes
 
@@ -70,18 +71,20 @@ def total_log_likelihood(
         progress=part_of(progress, 0.0, 0.4),
     )
     regressors = describe(bound.sizes, model.alpha)
-    # Any precision is enough for these: the spread between samples is larger than their own errors.
-    part = compute(counts[order[:PILOT]], math.inf, part_of(progress, 0.4, 0.5))
+    part = compute(counts[order[:PILOT]], OWN * precision, part_of(progress, 0.4, 0.5))
     while True:
         m = part.per_sample.size
         found = _combine(part, order[:m], bound.value, regressors)
         if found.std_error <= allowed:
             return found
-        n_needed = math.ceil(m * (found.std_error / (MARGIN * allowed)) ** 2)
-        if n_needed > PART * N:
+        # More samples make the error of the prediction smaller, but not what is common to all.
+        own = common_error(part) * N / m
+        room = max((MARGIN * allowed) ** 2 - own**2, 0.1 * allowed**2)
+        n_needed = math.ceil(m * (found.std_error**2 - own**2) / room)
+        if n_needed > PART * N or n_needed <= m:
             return compute(counts, precision, part_of(progress, 0.5, 1.0))
         some = order[m:n_needed]
-        part = joined(part, compute(counts[some], math.inf, part_of(progress, 0.5, 1.0)))
+        part = joined(part, compute(counts[some], OWN * precision, part_of(progress, 0.5, 1.0)))
 
 
 def describe(sizes: Array, alpha: Array) -> Array:
@@ -115,9 +118,11 @@ def _combine(part: LogLikelihood, some: Index, bound: Array, regressors: Array) 
     predicted, spread = predict(part.per_sample - bound[some], regressors, some)
     others = np.setdiff1d(np.arange(N), some)
     total = part.total + float((bound + predicted)[others].sum())
-    # The coefficients have an error, and so has each prediction; the part's own error is in both.
+    # The coefficients have an error, and so has each prediction. The spread contains the errors of
+    # the part's values, except for what is common to them.
     independent = spread * math.sqrt((N - m) ** 2 / m + (N - m))
-    error = math.hypot(independent, part.std_error * N / m)
+    own = float((part.std_errors**2).sum())
+    error = math.sqrt(independent**2 + own + (common_error(part) * N / m) ** 2)
 
     def spread_out(values: NDArray[Any], missing: Any) -> NDArray[Any]:
         result = np.full(N, missing, dtype=values.dtype)

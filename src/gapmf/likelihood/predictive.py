@@ -186,18 +186,18 @@ def document_completion(
 ) -> Completion:
     """Score a model on held-out tokens, given the other tokens of each sample.
 
-    If each token is observed independently with probability q, observed counts are Poisson with
-    rates q W h, and held-out counts are Poisson given h too. The score uses the posterior of h
-    given the observed counts.
+    A token is one unit of count. If each token is observed independently with probability q, the
+    observed counts given h are Poisson with rates q W h, and the held-out counts are Poisson too.
+    The score uses the posterior of h given the observed counts.
 
     Parameters
     ----------
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Observed counts; or all counts, if `held_out` is a number.
+        Observed counts, or all counts if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples; the model is one of both parts together. A number
-        between 0 and 1 is the probability with which each token of `observed` is held out: the
-        split is then made here.
+        Held-out counts of the same samples; the model describes the sum of both parts. Or a
+        number between 0 and 1: the tokens of `observed` are then split at random, and each is held
+        out with this probability.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05

@@ -76,14 +76,15 @@ class LogLikelihood:
         )
 
 
+def common_error(part: LogLikelihood) -> float:
+    """Return the part of the error of a total that its samples have in common."""
+    return math.sqrt(max(part.std_error**2 - float((part.std_errors**2).sum()), 0.0))
+
+
 def joined(a: LogLikelihood, b: LogLikelihood) -> LogLikelihood:
     """Return the result of the samples of a and of those of b after them."""
     independent = math.sqrt(float((a.std_errors**2).sum() + (b.std_errors**2).sum()))
-    # What is left of each error is common to its samples, and so to those of both.
-    common = sum(
-        math.sqrt(max(part.std_error**2 - float((part.std_errors**2).sum()), 0.0))
-        for part in (a, b)
-    )
+    common = common_error(a) + common_error(b)
     return LogLikelihood(
         total=a.total + b.total,
         std_error=math.hypot(independent, common),

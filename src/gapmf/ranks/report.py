@@ -49,13 +49,13 @@ CRITERIA = ("prediction", "bic")
 class RankReport:
     """Report on the components of a fit: the cost of removing each, and how many to keep.
 
-    Components are removed one at a time: of those that cost nothing the smallest first, then those
-    that cost least. With held-out data this goes on while
-    their log-likelihood is within two standard errors of that of the best model so far; with BIC,
-    while a removal costs less log-likelihood than `price`.
+    Components are removed one at a time: first those that cost nothing, beginning with the
+    smallest, then those that cost least. With held-out data, this goes on while their
+    log-likelihood is within two standard errors of that of the best model so far. With BIC, it
+    goes on while a removal costs less log-likelihood than `price`.
 
-    If counts are held out, the report is on a new fit to the others, whose components are numbered
-    like those of the given fit as far as they are the same.
+    If counts are held out, the report describes a new fit to the other counts. Its components are
+    numbered like the matching components of the given fit.
 
     Attributes
     ----------
@@ -72,26 +72,27 @@ class RankReport:
     share : ndarray of shape (n_components,)
         Shares of the expected total count.
     cost : ndarray of shape (n_components,)
-        Log-likelihood lost, in nats, when this component alone is removed and the others are
-        briefly refitted: that of the data which `criterion` names. Two components with the same
-        role are both cheap; once one is removed, removing the other is costly.
+        Loss in log-likelihood, in nats, when this component alone is removed and the others are
+        briefly refitted. It is the log-likelihood of the data that `criterion` names. Two
+        components with the same role both cost little, but after one is removed, removing the
+        other costs much.
     cost_error : ndarray of shape (n_components,)
-        Standard error of `cost`: over samples for held-out data, else of Monte Carlo. The error
-        of the refits is not included.
+        Standard error of `cost`: over samples for held-out data, of Monte Carlo for BIC. The
+        error of the refits is not included.
     bound : ndarray of bool of shape (n_components,)
-        Where `cost` is only an upper bound: after a shorter refit it is so large that the
-        component is clearly needed.
+        Where `cost` is only an upper bound. It comes from a shorter refit, after which it is so
+        large that the component is clearly needed.
     criterion : {"held-out counts", "held-out samples", "BIC"}
         What decided.
     price : float or None
-        Charge of the Bayesian information criterion for one component, ½ log N per parameter;
+        Penalty of the Bayesian information criterion for one component, ½ log N per parameter;
         None if held-out data decided.
     removed : tuple of int
-        Removed components, in order.
+        Removed components, in the order of removal.
     r : ndarray of shape (n_features,)
-        Score test for one more component. Where r_f > 1, a new component with feature f raises
-        the likelihood at first. Under the true model r_f is 1 on average, so compare
-        (r_f − 1) / r_error.
+        Score test for one more component. Where r_f > 1, adding a tiny component with feature f
+        raises the likelihood. Under the true model, r_f is 1 on average, so compare
+        (r_f − 1) / r_error, the number of standard errors above 1.
     r_error : ndarray of shape (n_features,)
         Standard errors of `r`.
     labels : tuple of str
