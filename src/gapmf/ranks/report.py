@@ -39,6 +39,8 @@ SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 # show which components are clearly needed: those that cost so many times what is allowed.
 SHORT = (((8, 0), 8.0), ((24, 0), 3.0))
 CAREFUL = (20, 10)
+# If a careful refit costs more than is allowed, but not so many times as much, a long one decides.
+LONG, UNSURE = (60, 20), 3.0
 ALLOWED = 2.0  # standard errors that a removal may cost, since refits add some noise of their own
 FIT, FIRST_PASS = 0.4, 0.3  # of the work of a report, as a rule
 
@@ -186,9 +188,10 @@ class BackwardElimination:
         self.short_refits = SHORT if refit.monte_carlo else ()
 
     def fitted(self, model: GaP, effort: tuple[int, int] = CAREFUL) -> Candidate:
-        """Refit a model and score it, roughly unless the refit is careful."""
+        """Refit a model and score it, roughly after a short refit."""
         model = self._refit.fit(model, effort)
-        return Candidate(model, self._criterion.score(model, rough=effort != CAREFUL))
+        rough = effort in (short for short, _ in SHORT)
+        return Candidate(model, self._criterion.score(model, rough=rough))
 
     def without(self, full: Candidate, k: int, effort: tuple[int, int] = CAREFUL) -> Candidate:
         """Return the refitted model without component k."""
@@ -236,7 +239,11 @@ class BackwardElimination:
             less = self.without(full, left.index(k)) if removed else first[k]
             # Losses of single steps could add up: held-out data are compared with the best model.
             reference = best if self._criterion.price is None else full
-            if self.excess(*self.loss(reference, less)) < 0.0:
+            loss = self.loss(reference, less)
+            if 0.0 <= self.excess(*loss) and loss[0] <= UNSURE * self.allowed(loss[1]):
+                less = self.fitted(less.model, LONG)  # the refit may not have been at its end
+                loss = self.loss(reference, less)
+            if self.excess(*loss) < 0.0:
                 full = less
                 best = max(best, full, key=lambda c: c.scores.total)
                 left.remove(k)
