@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-NEED_DATA = ("fig4", "race")
+NEED_DATA = ("fig4", "race", "overfit")
 
 
 class Made:
@@ -26,6 +26,6 @@ class Made:
 
 def _as_numbers(column):
     try:
-        return column.astype(float)
+        return np.where(column == "", "nan", column).astype(float)  # nan is an empty cell
     except ValueError:
         return column

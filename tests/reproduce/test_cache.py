@@ -7,8 +7,9 @@ import scipy.sparse as sp
 import gapmf.cli
 from gapmf import GammaPoissonMF
 from gapmf.datasets import paper_synthetic
-from gapmf.reproduce import Options, ResultCache, race
-from gapmf.reproduce.cache import paper_schedule, trace_fit
+from gapmf.errors import InvalidInputError
+from gapmf.reproduce import Options, ResultCache, race, reproduce
+from gapmf.reproduce.cache import NotFinishedError, paper_schedule, trace_fit
 from gapmf.reproduce.race import Contender
 from gapmf.reproduce.results import styled
 
@@ -69,6 +70,23 @@ def test_a_result_is_computed_once_per_settings(tmp_path):
         seconds.append(cache.cpu_seconds)
     assert len(computed) == 2
     assert seconds[0] == seconds[1] > 0.0
+
+
+def test_only_finished_results_when_asked(tmp_path):
+    cases = [{"x": 1}, {"x": 2}, {"x": 3}]
+
+    def square(x):
+        return {"x": x, "square": x * x}
+
+    ResultCache(tmp_path).table("toy", cases[:2], square)
+    cache = ResultCache(tmp_path)
+    cache.finished_only = True
+    assert cache.table("toy", cases, square)["square"].tolist() == [1, 4]
+    assert cache.n_missing == 1
+    with pytest.raises(NotFinishedError, match="other"):
+        cache.cached("other", {}, lambda: 1)
+    with pytest.raises(InvalidInputError, match="cannot be made from finished results only"):
+        reproduce("rates", tmp_path / "none", Options(finished_only=True), quick=True)
 
 
 def test_iterations_are_limited_by_the_user():

@@ -355,7 +355,8 @@ def reproduce(
         str,
         Argument(
             metavar="FIGURE",
-            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, or all (every one of these).",
+            help="fig1, fig2, fig3a, fig3b, fig4, rates, race, spare, overfit, or all (all of "
+            "these).",
         ),
     ],
     output: Annotated[
@@ -364,11 +365,18 @@ def reproduce(
     quick: Quick = False,
     data: Annotated[
         Path | None,
-        Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4 and race."),
+        Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4, race, overfit."),
     ] = None,
     iterations: Annotated[
         int | None, Option(help="Maximum number of iterations of fig1 to fig4.", min=1)
     ] = None,
+    finished_only: Annotated[
+        bool,
+        Option(
+            "--finished-only",
+            help="Compute nothing: make the figure from the results that are finished.",
+        ),
+    ] = False,
     seed: Seed = 0,
     jobs: Jobs = -1,
 ) -> None:
@@ -380,4 +388,4 @@ def reproduce(
     from gapmf.cli.reproduce import run
     from gapmf.reproduce import Options
 
-    run(figure, output, Options(seed, data, iterations), jobs, quick=quick)
+    run(figure, output, Options(seed, data, iterations, finished_only), jobs, quick=quick)

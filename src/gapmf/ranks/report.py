@@ -240,7 +240,7 @@ class BackwardElimination:
             # Losses of single steps could add up: held-out data are compared with the best model.
             reference = best if self._criterion.price is None else full
             loss = self.loss(reference, less)
-            if 0.0 <= self.excess(*loss) and loss[0] <= UNSURE * self.allowed(loss[1]):
+            if self.excess(*loss) >= 0.0 and loss[0] <= UNSURE * self.allowed(loss[1]):
                 less = self.fitted(less.model, LONG)  # the refit may not have been at its end
                 loss = self.loss(reference, less)
             if self.excess(*loss) < 0.0:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gapmf.reproduce.cache import ResultCache, warm_up
+from gapmf.errors import InvalidInputError
+from gapmf.reproduce.cache import NotFinishedError, ResultCache, warm_up
 from gapmf.reproduce.fig1 import FIG1
-from gapmf.reproduce.nips import FIG4
+from gapmf.reproduce.fig4 import FIG4
+from gapmf.reproduce.overfit import OVERFIT
 from gapmf.reproduce.race import RACE
 from gapmf.reproduce.rates import RATES
 from gapmf.reproduce.results import Experiment, Options, Outcome, styled, write_outcome
@@ -31,6 +33,7 @@ FIGURES: dict[str, Experiment] = {
     "rates": RATES,
     "race": RACE,
     "spare": SPARE,
+    "overfit": OVERFIT,
 }
 
 __all__ = ["FIGURES", "Options", "Outcome", "ResultCache", "reproduce"]
@@ -51,13 +54,21 @@ def reproduce(
     with styled(), warnings.catch_warnings():
         # Short runs do not converge. Set here, once: filters are shared by all threads.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warm_up()
-        cache.cpu_seconds, begin = 0.0, time.perf_counter()
-        outcome = figure.run(figure.quick if quick else figure.full, options, cache)
+        if not options.finished_only:
+            warm_up()
+        cache.cpu_seconds, cache.n_missing, begin = 0.0, 0, time.perf_counter()
+        cache.finished_only = options.finished_only
+        try:
+            outcome = figure.run(figure.quick if quick else figure.full, options, cache)
+        except NotFinishedError as error:
+            raise InvalidInputError(
+                f"{name} cannot be made from finished results only, because {error} is missing: "
+                "leave out --finished-only"
+            ) from error
         drawn = figure.draw(outcome)
         form = " (quick form)" if quick else ""
         drawn.suptitle(f"{name}: {figure.title}{form}", x=0.01, ha="left", fontsize=10)
-        write_outcome(outcome, drawn, name, folder, cache.cpu_seconds)
+        write_outcome(outcome, drawn, name, folder, cache)
         seconds = time.perf_counter() - begin
     report(f"{name}: {figure.title}, {seconds:.0f} s; in {folder / name}.png, .svg, .csv, .json")
     return outcome

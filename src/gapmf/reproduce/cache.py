@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,12 +31,17 @@ from gapmf.types import Array
 ALGORITHMS = ("mcem-c", "mcem-h", "mcem-ch")
 
 
+class NotFinishedError(Exception):
+    """A result that has not been computed yet, when only finished ones are asked for."""
+
+
 class ResultCache:
     """A folder of finished results, and the threads that compute new ones.
 
     `n_jobs` results are computed at the same time. `progress` is called with the name of a result,
     the work done and the total work. When `stop` is set, computations end with KeyboardInterrupt.
-    `cpu_seconds` is the CPU time of all results asked for, whenever they were computed.
+    `cpu_seconds` is the CPU time of all results asked for, whenever they were computed. With
+    `finished_only` nothing is computed, and `n_missing` results were asked for in vain.
     """
 
     def __init__(
@@ -45,16 +51,24 @@ class ResultCache:
         progress: Callable[[str, int, int], None] = lambda name, done, total: None,
     ) -> None:
         self._folder, self.n_jobs, self.progress = folder, n_jobs, progress
-        self.cpu_seconds = 0.0
+        self.cpu_seconds, self.n_missing = 0.0, 0
+        self.finished_only = False
         self.stop = threading.Event()
         self._lock = threading.Lock()
 
-    def cached(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
-        """Return what `compute` returns, or returned earlier, in the types of JSON."""
+    def path(self, name: str, settings: dict[str, Any]) -> Path:
+        """Return the file of a result, which exists once the result is finished."""
         text = json.dumps([version("gapmf"), settings], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()[:10]
-        path = self._folder / f"{name}-{key}.json"
+        return self._folder / f"{name}-{key}.json"
+
+    def cached(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        """Return what `compute` returns, or returned earlier, in the types of JSON."""
+        path = self.path(name, settings)
         if not path.exists():
+            if self.finished_only:
+                self.n_missing += 1
+                raise NotFinishedError(name)
             self.check()
             begin = time.thread_time()
             result = compute()
@@ -73,12 +87,15 @@ class ResultCache:
         """Return `compute(**case)` of all cases, each cached, as columns of a table."""
         done = iter(range(1, len(cases) + 1))
 
-        def row(case: dict[str, Any]) -> dict[str, Any]:
-            found: dict[str, Any] = self.cached(name, case, partial(compute, **case))
+        def row(case: dict[str, Any]) -> dict[str, Any] | None:
+            found: dict[str, Any] | None = None
+            with suppress(NotFinishedError):
+                found = self.cached(name, case, partial(compute, **case))
             self.progress(name, next(done), len(cases))
             return found
 
-        return to_columns(for_each(row, cases, self.n_jobs))
+        rows = for_each(row, cases, self.n_jobs)
+        return to_columns([found for found in rows if found is not None])
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if `stop` is set."""
@@ -88,6 +105,8 @@ class ResultCache:
 
 def to_columns(rows: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return a table, given as rows with the same keys, as columns."""
+    if not rows:
+        raise NotFinishedError("every result")
     return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gapmf.estimator import GammaPoissonMF
-from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.cache import ALGORITHMS, ResultCache, paper_schedule, to_columns, trace_runs
-from gapmf.reproduce.results import DASHED, INK, Experiment, Options, Outcome, new_figure, plot_runs
+from gapmf.reproduce.cache import (
+    ALGORITHMS,
+    NotFinishedError,
+    ResultCache,
+    paper_schedule,
+    to_columns,
+    trace_runs,
+)
+from gapmf.reproduce.results import (
+    DASHED,
+    INK,
+    Experiment,
+    Options,
+    Outcome,
+    new_figure,
+    plot_runs,
+    quantiles,
+)
 from gapmf.types import Array
 
 QUIET = "#8a8a8a"
 LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
+CLOSE_LEVELS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+CHAINS = 1000  # the seed of the first chain: data and chains have seeds of their own
 
 
 @dataclass(frozen=True)
@@ -24,110 +42,124 @@ class Config:
     """The paper does not give the W of its samples; `truth` is our choice."""
 
     truth: tuple[float, float] = (8.0, 1.0)
+    n_sets: int = 10  # data sets, each with a chain of its own
     n_samples: int = 300
     n_iter: int = 500
     n_draws: int = 150
     n_burn_in: int = 150
     n_last: int = 80
-    n_grid: int = 41
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Compute the last iterates of the three algorithms, and the cost around them."""
-    X = GaP([config.truth]).sample(config.n_samples, random_state=options.seed)
+    """Compute the last iterates of the three algorithms, and how far they are from the minimum."""
     n_iter = options.n_iter(config.n_iter)
     last = range(max(n_iter - config.n_last, 0) + 1, n_iter + 1)
-    est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, options.seed)
-    data = {"name": "fig1", "truth": config.truth, "n_samples": config.n_samples}
-    traces = trace_runs(est, X, cache, data, last, lambda model: model.W[0])
-    W = {a: np.array([traces[a].values[i] for i in last]) for a in ALGORITHMS}
-    best = GammaPoissonMF(2, algorithm="exact", random_state=options.seed).fit(X)
-    cache.check()  # a fit that was stopped returns an unfinished model
-    mean = float(X.mean())
-    settings = {"seed": options.seed, **asdict(config)}
-    w1, w2 = _grid(mean, config.n_grid)
-    cost = cache.cached("fig1-grid", settings, lambda: _costs(X, w1, w2, cache))
-    findings = {
-        "mean_count": mean,
-        "smallest_cost": -best.log_likelihood_,
-        "w_of_smallest_cost": best.model_.W[0],
-        "distance_from_the_line": {a: np.abs(W[a].sum(axis=1) - mean).max() for a in ALGORITHMS},
-        "cost_of_last_mean": {
-            a: -log_marginal_likelihood(X, GaP(W[a].mean(axis=0)[None])).total for a in ALGORITHMS
-        },
-    }
-    curves = to_columns(
-        [
-            {"algorithm": a, "iteration": i, "w1": w[0], "w2": w[1]}
-            for a in ALGORITHMS
-            for i, w in zip(last, W[a], strict=True)
-        ]
-    )
-    contours = {"w1": w1.ravel(), "w2": w2.ravel(), "cost": np.ravel(cost)}
-    settings["iterations_run"] = n_iter
-    return Outcome(settings, curves, findings, {"contours": contours})
+    rows, curves, findings = [], [], {}
+    for i in range(config.n_sets):
+        seed = options.seed + i
+        X = counts(config.truth, config.n_samples, seed)
+        est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, CHAINS + seed)
+        data = {"name": "fig1", "truth": config.truth, "n_samples": config.n_samples}
+        data["data_seed"] = seed
+        try:
+            traces = trace_runs(est, X, cache, data, last, lambda model: model.W[0])
+            best = cache.cached("fig1-best", data, partial(_best, X, seed))
+        except NotFinishedError:
+            continue
+        for a in ALGORITHMS:
+            W = np.array([traces[a].values[n] for n in last])
+            off = np.abs(W.sum(axis=1) - X.mean()).max()
+            excess = float(costs(X, *W.mean(axis=0))) - best["smallest_cost"]
+            row = {"algorithm": a, "data_seed": seed, "chain_seed": CHAINS + seed}
+            rows.append(row | {"distance_from_the_line": off, "excess_of_last_mean": excess})
+            if i == 0:
+                points = zip(last, W, strict=True)
+                curves += [
+                    {"algorithm": a, "iteration": n, "w1": w, "w2": v} for n, (w, v) in points
+                ]
+        if i == 0:
+            findings = {"mean_count": float(X.mean())} | best
+    runs = to_columns(rows)
+    for name in ("distance_from_the_line", "excess_of_last_mean"):
+        findings[name] = {a: quantiles(runs[name][runs["algorithm"] == a]) for a in ALGORITHMS}
+    settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
+    return Outcome(settings, to_columns(curves), findings, {"runs": runs})
 
 
-def _grid(mean: float, n: int) -> tuple[Array, Array]:
-    """Return points by their sum and by the share of w₁: the valley lies along the second."""
-    total, share = np.meshgrid(np.linspace(0.3, 1.8, n) * mean, np.linspace(0.0, 1.0, n))
-    return share * total, (1.0 - share) * total
+def counts(truth: tuple[float, float], n_samples: int, seed: int) -> NDArray[np.int64]:
+    """Draw one data set, (N, 1)."""
+    return GaP([truth]).sample(n_samples, random_state=seed)
 
 
-def _costs(X: NDArray[np.int64], w1: Array, w2: Array, cache: ResultCache) -> Array:
-    """Compute C_ML exactly: it is symmetric in w₁ and w₂, and equal counts are grouped."""
+def _best(X: NDArray[np.int64], seed: int) -> dict[str, Any]:
+    est = GammaPoissonMF(2, algorithm="exact", random_state=seed).fit(X)
+    return {"smallest_cost": -est.log_likelihood_, "w_of_smallest_cost": est.model_.W[0]}
+
+
+def costs(X: NDArray[np.int64], w1: ArrayLike, w2: ArrayLike) -> Array:
+    """Compute C_ML for α = β = 1 at many W: the law of a count is a convolution of two geometrics.
+
+    Σ_{c ≤ v} ρ₁^c ρ₂^{v−c} is a geometric sum; where its ratio is close to 1 it is added up.
+    """
     values, times = np.unique(X, return_counts=True)
-    n = w1.shape[0]
-    cost = np.empty(w1.shape)
-    for i in range((n + 1) // 2):
-        cache.check()
-        cache.progress("fig1 contours", i + 1, (n + 1) // 2)
-        for j in range(w1.shape[1]):
-            ll = log_marginal_likelihood(values[:, None], GaP([[w1[i, j], w2[i, j]]]))
-            cost[i, j] = cost[n - 1 - i, j] = -(times @ ll.per_sample)
-    return cost
+    rho = [np.asarray(w, dtype=float) / (1.0 + np.asarray(w, dtype=float)) for w in (w1, w2)]
+    log_first = np.log1p(-rho[0]) + np.log1p(-rho[1])
+    total = np.zeros(np.shape(log_first))
+    large, small = np.maximum(*rho), np.minimum(*rho)
+    ratio = small / np.maximum(large, 1e-300)
+    sums = np.zeros_like(ratio)
+    wanted = dict(zip(values.tolist(), times.tolist(), strict=True))
+    for v in range(int(values[-1]) + 1):
+        sums = sums * ratio + 1.0  # Σ_{c ≤ v} ratio^c
+        if v in wanted:
+            with np.errstate(divide="ignore"):
+                log_large = np.log(large) * v if v else 0.0
+            total -= wanted[v] * (log_first + log_large + np.log(sums))
+    return total
 
 
 def draw(outcome: Outcome) -> Any:
     """Draw contours, the line, and the iterates; the second panel is a close-up."""
-    findings, curves = outcome.findings, outcome.curves
-    side = outcome.settings["n_grid"]
-    w1, w2, cost = (c.reshape(side, side) for c in outcome.more["contours"].values())
-    excess = np.maximum(cost - findings["smallest_cost"], 0.0)
+    findings, curves, settings = outcome.findings, outcome.curves, outcome.settings
+    X = counts(settings["truth"], settings["n_samples"], settings["seed"])
     mean, top = findings["mean_count"], np.sort(findings["w_of_smallest_cost"])
     w = np.column_stack([curves["w1"], curves["w2"]])
     for name in ALGORITHMS:  # the two minima are one with the columns exchanged
         mine = curves["algorithm"] == name
         if w[mine, 0].mean() > w[mine, 1].mean():
             w[mine] = w[mine, ::-1]
-    figure, (whole, close) = new_figure(2, 8.4, 4.3)
-    for ax in (whole, close):
-        lines = ax.contour(w1, w2, excess, levels=LEVELS, colors=QUIET, linewidths=0.7)
-        if ax is whole:
-            ax.clabel(lines, LEVELS[2:], fmt=lambda x: f"{x:g}", fontsize=7)
-        ax.plot([0.0, mean], [mean, 0.0], **DASHED)
-        plot_runs(ax, curves["algorithm"], *w.T, linewidth=1.0)
-        ax.plot(top, top[::-1], marker="*", markersize=9, color=INK, linestyle="none", zorder=5)
-        ax.set_aspect("equal", adjustable="box")
-        ax.grid(visible=False)
-        ax.set(xlabel="$w_1$", ylabel="$w_2$")
     seen = np.vstack([w, top])
     low, high = seen.min(axis=0), seen.max(axis=0)
-    centre, room = 0.5 * (low + high), 0.6 * (high - low).max()
-    whole.set(xlim=(0.0, 1.3 * mean), ylim=(0.0, 1.3 * mean))
+    centre, room = 0.5 * (low + high), 0.62 * (high - low).max()
+    figure, (whole, close) = new_figure(2, 8.4, 5.2)
+    limits = np.array([[0.0, 0.0], [1.3 * mean, 1.3 * mean]])
+    near = np.stack([centre - room, centre + room])
+    for ax, levels, (xlim, ylim) in ((whole, LEVELS, limits.T), (close, CLOSE_LEVELS, near.T)):
+        along = np.linspace(0.0, 1.0, 300)
+        w1, w2 = np.meshgrid(*(a + along * (b - a) for a, b in (xlim, ylim)))
+        excess = np.maximum(costs(X, w1, w2) - findings["smallest_cost"], 0.0)
+        lines = ax.contour(w1, w2, excess, levels=levels, colors=QUIET, linewidths=0.7)
+        ax.clabel(lines, levels=[x for x in lines.levels if x >= levels[2]], fontsize=7, fmt="%g")
+        ax.plot([0.0, mean], [mean, 0.0], **DASHED)
+        ax.plot(top, top[::-1], marker="*", markersize=9, color=INK, linestyle="none", zorder=2)
+        ax.set_aspect("equal", adjustable="box")
+        ax.grid(visible=False)
+        ax.set(xlabel="$w_1$", ylabel="$w_2$", xlim=xlim, ylim=ylim)
+    style = {"linewidth": 0.8, "marker": "o", "markersize": 2.6, "zorder": 3}
+    plot_runs(close, curves["algorithm"], *w.T, **style)
+    plot_runs(whole, curves["algorithm"], *w.T, linewidth=2.0, zorder=3)
+    whole.indicate_inset_zoom(close, edgecolor=INK, alpha=0.8)
     whole.set_title("$C_{ML}$ in nats above its minimum (★)")
-    xlim, ylim = np.column_stack([centre - room, centre + room])
-    close.set(xlim=xlim, ylim=ylim)
     n_last = curves["w1"].size // len(ALGORITHMS)
     close.set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
-    close.legend(loc="upper right")
+    figure.legend(*close.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
 FIG1 = Experiment(
     "one feature, two components; iterates on the exact cost",
     Config(),
-    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=30, n_grid=9),
+    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=30, n_sets=2),
     run,
     draw,
 )

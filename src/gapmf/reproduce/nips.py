@@ -1,11 +1,10 @@
-"""The NIPS counts, and fig4: column norms of MCEM-C and MCEM-CH on them."""
+"""The NIPS counts, and the log-likelihood of models of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,19 +13,6 @@ from gapmf.errors import InvalidInputError
 from gapmf.io import read
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.cache import (
-    ResultCache,
-    Trace,
-    as_columns,
-    paper_schedule,
-    some_iterations,
-    to_columns,
-    trace_runs,
-)
-from gapmf.reproduce.results import Experiment, Options, Outcome, new_figure, plot_runs
-from gapmf.reproduce.synthetic import plot_norms
-
-FIG4_ALGORITHMS = ("mcem-c", "mcem-ch")
 
 
 @dataclass(frozen=True)
@@ -43,19 +29,6 @@ class Subset:
 
 WHOLE = Subset()
 QUICK = Subset(every=15, n_words=500, judged=5)
-
-
-@dataclass(frozen=True)
-class Config:
-    """The paper's protocol."""
-
-    part: Subset = WHOLE
-    n_components: int = 10
-    n_iter: int = 1000
-    n_draws: int = 125
-    n_burn_in: int = 125
-    # Iterations whose likelihood is computed:
-    milestones: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000)
 
 
 def find_nips(folder: Path | None) -> Path:
@@ -97,72 +70,7 @@ def judge(
     return int(judged.sum()), log_likelihood
 
 
-def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Compute the norms of both algorithms, and the likelihood at some iterations."""
-    X = load(options.data, config.part)
-    n_tokens, log_likelihood = judge(X, config.part, options.seed)
-    n_iter = options.n_iter(config.n_iter)
-    data = {"name": "nips", **asdict(config.part)}
-    at = [i for i in config.milestones if i <= n_iter]
-    est = paper_schedule(
-        config.n_components, n_iter, config.n_draws, config.n_burn_in, options.seed
-    )
-    traces = trace_runs(est, X, cache, data, at, log_likelihood, FIG4_ALGORITHMS)
-    settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
-    findings: dict[str, Any] = {
-        "documents": X.shape[0],
-        "words": X.shape[1],
-        "tokens_judged": n_tokens,
-    }
-    findings |= {a: _findings(trace) for a, trace in traces.items()}
-    likelihood = [
-        {
-            "algorithm": a,
-            "iteration": i,
-            "cpu_seconds": trace.cpu_seconds[i - 1],
-            "log_likelihood": value,
-            "std_error": error,
-        }
-        for a, trace in traces.items()
-        for i, (value, error) in trace.values.items()
-    ]
-    curves = as_columns(traces, some_iterations(n_iter))
-    return Outcome(settings, curves, findings, {"likelihood": to_columns(likelihood)})
-
-
-def _findings(trace: Trace) -> dict[str, Any]:
-    """Measure how far the norms still moved in the last tenth, and list the likelihoods."""
-    tenth = max(len(trace.norms) // 10, 1)
-    last = trace.norms[-tenth:].mean(axis=0)
-    before = trace.norms[-2 * tenth : -tenth].mean(axis=0) if len(trace.norms) > 1 else last
-    return {
-        "cpu_seconds": trace.cpu_seconds[-1],
-        "norms_at_the_end": np.sort(trace.norms[-1])[::-1],
-        "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
-        "log_likelihood": {str(i): value[0] for i, value in trace.values.items()},
-    }
-
-
-def draw(outcome: Outcome) -> Any:
-    """Draw the norms, and the likelihood."""
-    figure, (left, right) = new_figure(2)
-    plot_norms(left, outcome)
-    table = outcome.more["likelihood"]
-    below = table["log_likelihood"].max() - table["log_likelihood"]
-    shown = below > 0.0
-    algorithm, x, y = table["algorithm"][shown], table["iteration"][shown], below[shown]
-    plot_runs(right, algorithm, x, y, marker=".")
-    right.set(xscale="log", yscale="log", xlabel="iteration")
-    right.set_ylabel("nats below the best of these likelihoods")
-    right.legend()
-    return figure
-
-
-FIG4 = Experiment(
-    "column norms and log-likelihood, NIPS, K = 10",
-    Config(Subset(judged=1)),
-    Config(QUICK, n_iter=25, n_draws=15, n_burn_in=10, milestones=(1, 5, 25)),
-    run,
-    draw,
-    needs_nips=True,
-)
+def rare_words(X: sp.csr_array) -> tuple[int, int]:
+    """Return how many words never occur, and how many do, but fewer than ten times."""
+    totals = np.asarray(X.sum(axis=0)).ravel()
+    return int((totals == 0).sum()), int(((totals > 0) & (totals < 10)).sum())

@@ -127,7 +127,7 @@ def draw(outcome: Outcome) -> Any:
         title = "α learned" if learned else "α = 1"
         ax.set(xscale="log", xlabel="CPU time, s", title=title, ylim=(top - 0.32, top + 0.02))
     axes[0].set_ylabel("log-likelihood, nats per token")
-    axes[0].legend(loc="lower right")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

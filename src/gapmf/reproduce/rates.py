@@ -1,12 +1,13 @@
-"""rates: how fast EM-C and EM-CH converge, over the scale of W. The paper's open question.
+"""rates: how fast EM-C and EM-CH converge, over α and the scale of W. The paper's open question.
 
 With one E-step EM-C and EM-CH give the same column directions, and norms that relate by
 S_CH = S_C (β+S)/(β+S_C). Differentiated at a stationary point this is
 
     J_CH = R + (I − R) J_C,        R = w_k 1ᵀ / (S_k + β_k) on each column k,
 
-so EM-CH contracts no faster than max_k ρ_k, ρ_k = S_k/(S_k+β_k): its rate tends to one as the
-counts grow. EM-C has no such bound.
+so EM-CH contracts no faster than max_k ρ_k, ρ_k = S_k/(S_k+β_k). EM-C has no such bound. The size
+of component k in a sample is negative binomial, L_k ~ NB(α_k, ρ_k), and Var[L_k]/E[L_k] is
+1/(1 − ρ_k): ρ_k is over-dispersion itself, 1 − 1/(Fano factor).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gapmf.counts import check_counts
-from gapmf.datasets import paper_synthetic
+from gapmf.datasets import paper_model
 from gapmf.em.exact_em import em_c_step, em_ch_step
 from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.estimator import GammaPoissonMF
@@ -32,11 +33,13 @@ from gapmf.reproduce.results import (
     Options,
     Outcome,
     new_figure,
+    quantiles,
 )
 from gapmf.types import Array
 
 Step = Callable[[GaP, Expectation], GaP]
 
+MOST_SHOWN = 3e5  # iterations per digit; where a column converges to zero, there may be no rate
 _STEP = 1e-4  # relative to a row of W: truncation and rounding errors balance near here
 
 
@@ -110,11 +113,13 @@ def observed_rate(expect: ExactExpectation, model: GaP, step: Step, *, n_iter: i
 
 @dataclass(frozen=True)
 class Config:
-    """Data as in the paper's synthetic experiment, at many scales, with the true K."""
+    """Data as in the paper's synthetic experiment, with the true K, at many α and scales.
 
-    smallest: float = 0.1
-    largest: float = 1000.0
-    n_scales: int = 13
+    The expected counts are those of W₁* with α = 1, times the scale: W* = (scale/α) W₁*.
+    """
+
+    alphas: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0, 50.0)
+    scales: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
     n_sets: int = 5
     n_components: int = 2
     n_samples: int = 100
@@ -124,40 +129,56 @@ class Config:
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the rates of every data set, by eigenvalues and from iterates."""
     sizes = {name: getattr(config, name) for name in ("n_components", "n_samples", "n_iter")}
-    scales = np.geomspace(config.smallest, config.largest, config.n_scales)
     cases = [
-        {"scale": float(scale), "seed": options.seed + i, **sizes}
-        for scale in scales
+        {"alpha": alpha, "scale": scale, "seed": options.seed + i, **sizes}
+        for alpha in config.alphas
+        for scale in config.scales
         for i in range(config.n_sets)
     ]
     curves = cache.table("rates", cases, _measure)
+    for name in ("em_c", "em_ch"):
+        curves[f"{name}_per_digit"] = per_digit(curves[name])
     findings = {
         "em_ch_below_rho": int((curves["em_ch"] < curves["rho"] - 1e-4).sum()),
+        "slower_than_shown": int((curves["em_c_per_digit"] > MOST_SHOWN).sum()),
+        "em_c_above_em_ch": int((curves["em_c"] > curves["em_ch"] + 1e-4).sum()),
         "largest_gap_of_eigenvalue_and_iterates": {
             a: float(np.abs(curves[a] - curves[f"{a}_seen"]).max()) for a in ("em_c", "em_ch")
         },
-        "median_iterations_per_digit": {
-            a: {
-                f"{s:g}": float(np.median(_per_digit(curves[a][curves["scale"] == s])))
-                for s in np.unique(curves["scale"])
-            }
-            for a in ("em_c", "em_ch")
-        },
+        "medians": [
+            _medians({name: column[these] for name, column in curves.items()}, alpha, scale)
+            for alpha in config.alphas
+            for scale in config.scales
+            if (these := (curves["alpha"] == alpha) & (curves["scale"] == scale)).any()
+        ],
     }
     return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
+def _medians(rows: dict[str, Any], alpha: float, scale: float) -> dict[str, Any]:
+    names = ("rho", "em_c_per_digit", "em_ch_per_digit")
+    return (
+        {"alpha": alpha, "scale": scale, "data_sets": int(rows["rho"].size)}
+        | {name: float(np.median(rows[name])) for name in names}
+        | {"fano": float(np.median(1.0 / (1.0 - rows["rho"])))}
+        | {"ratio": quantiles(rows["em_ch_per_digit"] / rows["em_c_per_digit"])}
+    )
+
+
 def _measure(
-    scale: float, seed: int, n_components: int, n_samples: int, n_iter: int
+    alpha: float, scale: float, seed: int, n_components: int, n_samples: int, n_iter: int
 ) -> dict[str, Any]:
-    X, _ = paper_synthetic(scale, n_samples, random_state=seed)
-    est = GammaPoissonMF(n_components, algorithm="exact", random_state=seed).fit(X)
+    truth = paper_model(scale / alpha)
+    X = GaP(truth.W, alpha).sample(n_samples, random_state=seed)
+    est = GammaPoissonMF(n_components, algorithm="exact", alpha=alpha, random_state=seed).fit(X)
     expect = ExactExpectation(check_counts(X))
     rates = convergence_rates(expect, est.model_)
     return {
+        "alpha": alpha,
         "scale": scale,
         "seed": seed,
         "rho": float(rates.rho.max()),
+        "smallest_share": float(est.model_.shares.min()),
         "em_c": float(rates.em_c[0]),
         "em_ch": float(rates.em_ch[0]),
         "em_c_seen": observed_rate(expect, est.model_, em_c_step, n_iter=n_iter),
@@ -165,36 +186,45 @@ def _measure(
     }
 
 
-def _per_digit(rate: Any) -> Any:
+def per_digit(rate: Any) -> Any:
     """Return the number of iterations that reduce the distance tenfold."""
     return -np.log(10.0) / np.log(np.clip(rate, 1e-6, 1.0 - 1e-9))
 
 
 def draw(outcome: Outcome) -> Any:
-    """Draw the rates against the scale, and the iterations per digit."""
-    figure, axes = new_figure(2)
-    curves = outcome.curves
-    scales = np.unique(curves["scale"])
-    rho = np.array([np.median(curves["rho"][curves["scale"] == s]) for s in scales])
-    labels = ("$\\rho = S/(S+\\beta)$", "from $\\rho$ alone")
-    for ax, of, label in zip(axes, (lambda x: x, _per_digit), labels, strict=True):
-        for name, algorithm in (("em_ch", "mcem-ch"), ("em_c", "mcem-c")):
-            values, colour = of(curves[name]), COLOURS[algorithm]
-            middle = [np.median(values[curves["scale"] == s]) for s in scales]
-            ax.plot(scales, middle, color=colour, label=LABELS[algorithm].removeprefix("MC"))
-            ax.plot(curves["scale"], values, ".", color=colour, markersize=4, alpha=0.5)
-        ax.plot(scales, of(rho), label=label, **DASHED)
-        ax.set(xscale="log", xlabel="scale of $W^*$")
-        ax.legend()
-    axes[0].set_ylabel("rate: factor of the distance per iteration")
-    axes[1].set(ylabel="iterations per digit", yscale="log")
+    """Draw iterations per digit against the Fano factor, and how many times fewer EM-C needs."""
+    figure, (left, right) = new_figure(2, 9.6, 4.2)
+    curves, medians = outcome.curves, outcome.findings["medians"]
+    fano = 1.0 / (1.0 - curves["rho"])
+    for name, algorithm in (("em_ch", "mcem-ch"), ("em_c", "mcem-c")):
+        style = {"color": COLOURS[algorithm], "markersize": 4, "alpha": 0.6}
+        label = LABELS[algorithm].removeprefix("MC")
+        left.plot(fano, curves[f"{name}_per_digit"], ".", label=label, **style)
+    x = np.geomspace(fano.min(), fano.max(), 100)
+    left.plot(x, per_digit(1.0 - 1.0 / x), label="the bound ρ of EM-CH", **DASHED)
+    left.set_ylabel("iterations per digit, one dot per data set")
+    left.set_ylim(0.3, MOST_SHOWN)
+    alphas = outcome.settings["alphas"]
+    shades = [str(grey) for grey in np.linspace(0.0, 0.75, len(alphas))]
+    for alpha, shade in zip(alphas, shades, strict=True):
+        mine = sorted((m for m in medians if m["alpha"] == alpha), key=lambda m: m["fano"])
+        ratio = [m["ratio"][2] for m in mine]
+        line = {"color": shade, "marker": "o", "markersize": 4}
+        right.plot([m["fano"] for m in mine], ratio, label=f"α = {alpha:g}", **line)
+    right.set_ylabel("EM-CH's iterations per digit / EM-C's, median")
+    right.axhline(1.0, **DASHED)
+    for ax in (left, right):
+        ax.set(xscale="log", yscale="log")
+        ax.set_xlabel("Fano factor of the larger component")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    right.legend(loc="upper left")
     return figure
 
 
 RATES = Experiment(
-    "convergence rates over the scale of W, K = 2",
+    "convergence rates over α and the scale of W, K = 2",
     Config(),
-    Config(n_scales=3, n_sets=1, n_iter=60),
+    Config(alphas=(0.3, 1.0, 10.0), scales=(1.0, 1000.0), n_sets=1),
     run,
     draw,
 )

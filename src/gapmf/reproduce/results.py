@@ -74,13 +74,36 @@ def plot_runs(ax: Any, algorithm: Any, x: Any, y: Any, **style: Any) -> None:
         lines[0].set_label(LABELS[name])
 
 
+def plot_bands(ax: Any, bands: Any, column: str, *, labelled: bool = True) -> None:
+    """Draw the median of a column against iterations, in a band from quartile to quartile."""
+    for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in bands["algorithm"]]:
+        mine = bands["algorithm"] == name
+        x, low, middle, high = (
+            bands[key][mine]
+            for key in ("iteration", *(f"{column}_{part}" for part in ("low", "median", "high")))
+        )
+        ax.fill_between(x, low, high, color=COLOURS[name], alpha=0.18, linewidth=0)
+        ax.plot(x, middle, color=COLOURS[name], label=LABELS[name] if labelled else None)
+
+
+def quantiles(values: Any) -> list[float | None]:
+    """Return minimum, quartiles and maximum; None for infinite ones."""
+    found = np.quantile(values, (0.0, 0.25, 0.5, 0.75, 1.0), method="inverted_cdf")
+    return [float(x) if np.isfinite(x) else None for x in found]
+
+
 @dataclass(frozen=True)
 class Options:
-    """Options of the user: `data` has the NIPS counts, `max_iter` is for fig1 to fig4."""
+    """Options of the user.
+
+    `data` has the NIPS counts, and `max_iter` is for fig1 to fig4. With `finished_only`, a figure
+    is made from the results that have been computed already.
+    """
 
     seed: int = 0
     data: Path | None = None
     max_iter: int | None = None
+    finished_only: bool = False
 
     def n_iter(self, full: int) -> int:
         """Return the number of iterations of a run that has `full` by its protocol."""
@@ -114,7 +137,7 @@ class Outcome:
 
 
 def write_outcome(
-    outcome: Outcome, figure: Any, name: str, folder: Path, cpu_seconds: float
+    outcome: Outcome, figure: Any, name: str, folder: Path, cache: ResultCache
 ) -> None:
     """Write NAME.csv, NAME.json, NAME.png and NAME.svg to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +149,8 @@ def write_outcome(
         "figure": name,
         "settings": outcome.settings,
         "findings": outcome.findings,
-        "cpu_seconds": round(cpu_seconds, 1),
+        "cpu_seconds": round(cache.cpu_seconds, 1),
+        "results_missing": cache.n_missing,
         "versions": {"python": platform.python_version(), **packages},
         "made": time.strftime("%Y-%m-%d", time.gmtime()),
     }

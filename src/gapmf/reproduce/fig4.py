@@ -1,0 +1,200 @@
+"""fig4: column norms and log-likelihood of the paper's algorithms on NIPS.
+
+The runs take hours, so that they are computed in blocks (see `blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gapmf.parallel import for_each
+from gapmf.reproduce.blocks import LongRun, joined
+from gapmf.reproduce.cache import (
+    NotFinishedError,
+    ResultCache,
+    paper_schedule,
+    some_iterations,
+    to_columns,
+)
+from gapmf.reproduce.nips import QUICK, Subset, judge, load, rare_words
+from gapmf.reproduce.results import COLOURS, LABELS, Experiment, Options, Outcome, new_figure
+
+BLOCK = 50  # iterations in a block, at most
+EVERY_DOCUMENT = Subset(judged=1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """An algorithm, its seed, and the number of its iterations."""
+
+    algorithm: str
+    seed: int
+    n_iter: int
+
+
+def protocol(n_long: int, n_short: int, seeds: Sequence[int]) -> tuple[Run, ...]:
+    """Return the paper's two runs, then MCEM-H and the other seeds, which are shorter."""
+    long = [Run(a, seeds[0], n_long) for a in ("mcem-c", "mcem-ch")]
+    short = [Run("mcem-h", seeds[0], n_short)]
+    short += [Run(a, seed, n_short) for seed in seeds[1:] for a in ("mcem-c", "mcem-ch", "mcem-h")]
+    return (*long, *short)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The paper's protocol, and more seeds at fewer iterations."""
+
+    part: Subset = EVERY_DOCUMENT
+    n_components: int = 10
+    n_draws: int = 125
+    n_burn_in: int = 125
+    runs: tuple[Run, ...] = protocol(1000, 200, (0, 1, 2))
+    # Iterations whose likelihood is computed:
+    milestones: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def block_ends(n_iter: int, milestones: Sequence[int]) -> tuple[int, ...]:
+    """Return the iterations after which a block of a run ends."""
+    ends = {*milestones, *range(BLOCK, n_iter, BLOCK), n_iter}
+    return tuple(sorted(i for i in ends if i <= n_iter))
+
+
+def long_runs(
+    config: Config, X: sp.csr_array, options: Options, cache: ResultCache
+) -> dict[Run, LongRun]:
+    """Return the runs of the protocol, of which nothing is computed yet."""
+    found = {}
+    for run in config.runs:
+        seed, n_iter = options.seed + run.seed, options.n_iter(run.n_iter)
+        est = paper_schedule(config.n_components, 1, config.n_draws, config.n_burn_in, seed)
+        name = f"nips-{run.algorithm}-seed{seed}"
+        ends = block_ends(n_iter, config.milestones)
+        est.set_params(algorithm=run.algorithm)
+        found[run] = LongRun(est, X, cache, name, asdict(config.part), ends)
+    return found
+
+
+def compute_blocks(runs: Sequence[LongRun], cache: ResultCache) -> None:
+    """Compute all blocks: runs of the same length take turns, the longest first."""
+    for ends in dict.fromkeys(run.ends for run in runs):
+        alike = [run for run in runs if run.ends == ends]
+        for i in range(len(ends)):
+            for_each(methodcaller("block", i), alike, cache.n_jobs)
+
+
+def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
+    """Compute the norms of all runs, and the likelihood at some iterations."""
+    X = load(options.data, config.part)
+    runs = long_runs(config, X, options, cache)
+    if not options.finished_only:
+        compute_blocks(list(runs.values()), cache)
+    n_tokens, log_likelihood = judge(X, config.part, options.seed)
+    curves: list[dict[str, Any]] = []
+    likelihood: list[dict[str, Any]] = []
+    summary: list[dict[str, Any]] = []
+    for planned, run in runs.items():
+        n_blocks = sum(run.is_finished(i) for i in range(len(run.ends)))
+        cache.n_missing += len(run.ends) - n_blocks
+        if n_blocks == 0:
+            continue
+        seconds, norms = joined([run.block(i) for i in range(n_blocks)])
+        who = {"algorithm": planned.algorithm, "seed": options.seed + planned.seed}
+        for n in some_iterations(len(norms)):
+            row = who | {"iteration": n, "cpu_seconds": seconds[n - 1]}
+            columns = {f"norm_{k}": norm for k, norm in enumerate(norms[n - 1], start=1)}
+            curves.append(row | columns)
+        for i, n in enumerate(run.ends[:n_blocks]):
+            if n not in config.milestones:
+                continue
+            settings = who | asdict(config.part) | {"iteration": n, "n_draws": config.n_draws}
+            work = partial(_judge, log_likelihood, run, i)
+            with suppress(NotFinishedError):
+                value, error = cache.cached(f"{run.name}-likelihood{n}", settings, work)
+                row = who | {"iteration": n, "cpu_seconds": seconds[n - 1]}
+                likelihood.append(row | {"log_likelihood": value, "std_error": error})
+        summary.append(who | {"iterations": len(norms), "planned": planned.n_iter})
+        summary[-1] |= _movement(seconds, norms)
+    never, rare = rare_words(X)
+    findings: dict[str, Any] = {
+        "documents": X.shape[0],
+        "words": X.shape[1],
+        "words_never": never,
+        "words_fewer_than_ten_times": rare,
+        "tokens_judged": n_tokens,
+        "runs": summary,
+    }
+    settings = {"seed": options.seed, **asdict(config)}
+    return Outcome(settings, to_columns(curves), findings, {"likelihood": to_columns(likelihood)})
+
+
+def _judge(log_likelihood: Any, run: LongRun, i: int) -> tuple[float, float]:
+    value: tuple[float, float] = log_likelihood(run.model(i))
+    return value
+
+
+def _movement(seconds: Any, norms: Any) -> dict[str, Any]:
+    """Measure how far the norms still moved in the last tenth."""
+    tenth = max(len(norms) // 10, 1)
+    last = norms[-tenth:].mean(axis=0)
+    before = norms[-2 * tenth : -tenth].mean(axis=0) if len(norms) > 1 else last
+    return {
+        "cpu_seconds": seconds[-1],
+        "norms_at_the_end": np.sort(norms[-1])[::-1],
+        "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
+    }
+
+
+def draw(outcome: Outcome) -> Any:
+    """Draw the norms of the first seed, and the likelihood of all."""
+    figure, (left, right) = new_figure(2)
+    curves, table = outcome.curves, outcome.more["likelihood"]
+    seeds = np.unique(curves["seed"])
+    columns = [key for key in curves if key.startswith("norm_")]
+    for algorithm in ("mcem-ch", "mcem-c"):
+        mine = (curves["algorithm"] == algorithm) & (curves["seed"] == seeds[0])
+        norms = np.column_stack([curves[key][mine] for key in columns])
+        lines = left.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[algorithm], lw=1.1)
+        lines[0].set_label(LABELS[algorithm])
+    top = curves["norm_1"].max() if not columns else max(curves[key].max() for key in columns)
+    left.set(
+        xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component", ylim=(0, 1.2 * top)
+    )
+    left.legend(loc="upper left", ncols=2)
+    best = table["log_likelihood"].max()
+    for seed, style in zip(seeds, ("-", "--", ":"), strict=False):
+        for algorithm in ("mcem-h", "mcem-ch", "mcem-c"):
+            mine = (table["algorithm"] == algorithm) & (table["seed"] == seed)
+            below = best - table["log_likelihood"][mine]
+            shown = below > 0.0
+            label = LABELS[algorithm] if seed == seeds[0] and mine.any() else None
+            x = table["iteration"][mine][shown]
+            line = {"color": COLOURS[algorithm], "linestyle": style, "marker": ".", "label": label}
+            right.plot(x, below[shown], **line)
+    right.set(xscale="log", yscale="log", xlabel="iteration")
+    right.set_ylabel("nats below the best of these likelihoods")
+    right.legend(loc="upper right")
+    return figure
+
+
+FIG4 = Experiment(
+    "column norms and log-likelihood, NIPS, K = 10",
+    Config(),
+    Config(
+        Subset(QUICK.every, QUICK.n_words, judged=1),
+        n_draws=15,
+        n_burn_in=10,
+        runs=protocol(25, 5, (0, 1)),
+        milestones=(1, 5, 25),
+    ),
+    run,
+    draw,
+    needs_nips=True,
+)
