@@ -77,7 +77,7 @@ def test_the_report_finds_the_rank(name, fitted, reports):
 def test_the_printed_report_explains_its_words(reports):
     """One line per component, then what the numbers are, what decided, and what r means."""
     for name, (data, rule) in {
-        "held-out counts": ("counts that were held out, a random 20% of all", "two standard err"),
+        "held-out counts": ("held-out counts (a random 20% of all)", "two standard err"),
         "held-out samples": ("the held-out samples", "two standard errors of the best so far"),
         "BIC": ("the fitted counts", f"BIC's price of a component, {reports['BIC'].price:.1f} nat"),
     }.items():
@@ -86,7 +86,7 @@ def test_the_printed_report_explains_its_words(reports):
         assert len(table.splitlines()) == 5
         assert table.count("yes") == 3
         words = " ".join(words.split())
-        assert f"cost: the log-likelihood that {data}" in words
+        assert f"cost: the loss in log-likelihood of {data}" in words
         assert "in nats (natural logarithms)" in words
         assert f"rank: 3, by {name}." in words
         assert rule in words

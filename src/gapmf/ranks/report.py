@@ -137,7 +137,7 @@ class RankReport:
     def _explain(self) -> list[str]:
         """Say in words what the columns are, and what decided."""
         data = {
-            "held-out counts": f"counts that were held out, a random {SHARE:.0%} of all,",
+            "held-out counts": f"held-out counts (a random {SHARE:.0%} of all)",
             "held-out samples": "the held-out samples",
             "BIC": "the fitted counts",
         }[self.criterion]
@@ -153,7 +153,7 @@ class RankReport:
         verdict = "more than chance would give" if excess > 4.0 else "no more than chance gives"
         bound = "; <: at most this, clearly needed" if self.bound.any() else ""
         return [
-            f"cost: the log-likelihood that {data} lose, in nats (natural logarithms), when this "
+            f"cost: the loss in log-likelihood of {data}, in nats (natural logarithms), when this "
             f"component alone is removed and the others are refitted, ± its standard error{bound}",
             f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, "
             f"small and cheap ones first, while {rule}.{anew}",
