@@ -171,3 +171,9 @@ def test_estimator(tmp_path):
         est.standard_errors(X, n_draws=1)
     with pytest.raises(ValueError, match="level"):
         found.intervals(1.0)
+
+
+def test_it_prints_in_one_line():
+    model, X = problem(3, 2, 20, seed=1)
+    shown = repr(asked(X, model))
+    assert shown == "StandardErrors(n_components=2, n_features=3, method='exact')"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from gapmf.kernels.gibbs_loops import add_up, clear
+from gapmf.kernels.gibbs_loops import add_up, clear, step
 from gapmf.kernels.jit import inner, kernel
 from gapmf.kernels.random import U
 
@@ -190,18 +190,9 @@ def add_to_features(first, last, columns, ratio, times, weights, rows, out, c):
         clear(out, K4)
         for i in range(columns.start[f], columns.start[f + 1]):
             n = columns.sample[i]
-            add_row(ratio[i] * times[n], weights, n * K4, out, K4)
+            step(out, K4, weights, n * K4, ratio[i] * times[n])
         for k in range(c.shape[1]):
             c[f, k] = rows[f * K4 + k] * out[k]
-
-
-@inner(fastmath={"contract"})
-def add_row(factor, rows, at, out, n):
-    """out += factor · (the row that starts at `at`)."""
-    at = U(at)
-    for j in range(U(n)):
-        k = U(j)
-        out[k] += factor * rows[at + k]
 
 
 @kernel()

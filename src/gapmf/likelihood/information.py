@@ -51,7 +51,7 @@ PRECISION, MAX_SWEEPS = 0.05, 1024  # of the chains, before they are used for dr
 _PURPOSE = 77  # of random streams
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class StandardErrors:
     """Standard errors of the components, given α.
 
@@ -77,6 +77,10 @@ class StandardErrors:
     estimates: Array
     method: str
     complete: bool
+
+    def __repr__(self) -> str:
+        K, F = self.components.shape
+        return f"StandardErrors(n_components={K}, n_features={F}, method={self.method!r})"
 
     def intervals(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the lower and upper ends of confidence intervals of the components.

@@ -298,16 +298,30 @@ def held_out_scores(
 ) -> Array:
     """Return log p(rest | h) of each sample at an estimate of E[h | shown], (N,).
 
-    The model is that of `shown`. The share of all counts that is in `rest` scales its rates. The
-    estimate is that of Gibbs chains, or of the mean-field approximation, in a fraction of the time.
+    The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
+    """
+    h = estimate_activations(shown, model, seed, n_jobs, mean_field=mean_field)
+    odds = share / (1.0 - share)
+    entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
+    entries -= gammaln(rest.data + 1.0)
+    return sum_entries(rest.indptr, entries) - odds * (h @ model.column_norms)
+
+
+def estimate_activations(
+    counts: sp.csr_array, model: GaP, seed: int, n_jobs: int | None, *, mean_field: bool = False
+) -> Array:
+    """Return estimates of E[h | v], (N, K), good enough to compare models.
+
+    They are those of a few Gibbs chains, or of the mean-field approximation, in a fraction of the
+    time.
     """
     if mean_field:
         sizes = mean_field_bound(
-            shown, model, tol=MEAN_FIELD_TOL, max_passes=MEAN_FIELD_PASSES, n_jobs=n_jobs
+            counts, model, tol=MEAN_FIELD_TOL, max_passes=MEAN_FIELD_PASSES, n_jobs=n_jobs
         ).sizes
     else:
         sizes = sample_sizes(
-            shown,
+            counts,
             model,
             np.uint64(seed),
             ACTIVATIONS,
@@ -315,11 +329,7 @@ def held_out_scores(
             max_sweeps=SCORE_SWEEPS,
             n_jobs=n_jobs,
         ).mean
-    h = (model.alpha + sizes) / (model.column_norms + model.beta)
-    odds = share / (1.0 - share)
-    entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
-    entries -= gammaln(rest.data + 1.0)
-    return sum_entries(rest.indptr, entries) - odds * (h @ model.column_norms)
+    return np.asarray((model.alpha + sizes) / (model.column_norms + model.beta))
 
 
 def log_entry_rates(counts: sp.csr_array, h: Array, W: Array) -> Array:

@@ -17,9 +17,7 @@ import scipy.sparse as sp
 
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
-from gapmf.likelihood.predictive import SCORE_PRECISION, SCORE_SWEEPS, log_entry_rates, split_tokens
-from gapmf.likelihood.sample import ACTIVATIONS
-from gapmf.likelihood.short_chains import sample_sizes
+from gapmf.likelihood.predictive import estimate_activations, log_entry_rates, split_tokens
 from gapmf.model import GaP
 from gapmf.reproduce.cache import NotFinishedError, ResultCache, to_columns
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
@@ -147,16 +145,7 @@ def completion(test: sp.csr_array, model: GaP, seed: int) -> float:
     """
     shown, rest = split_tokens(test, 0.5, np.random.default_rng(seed))
     half = GaP(0.5 * model.W, model.alpha, model.beta)
-    sizes = sample_sizes(
-        shown,
-        half,
-        np.uint64(seed),
-        ACTIVATIONS,
-        precision=SCORE_PRECISION,
-        max_sweeps=SCORE_SWEEPS,
-        n_jobs=None,
-    ).mean
-    h = (half.alpha + sizes) / (half.column_norms + half.beta)
+    h = estimate_activations(shown, half, seed, None)
     totals = np.repeat(np.log(h @ half.column_norms), np.diff(rest.indptr))
     scores = rest.data * (log_entry_rates(rest, h, half.W) - totals)
     return float(scores.sum() / rest.sum())
