@@ -23,15 +23,18 @@ from gapmf.kernels.gibbs_layout import (
     ByFeature,
     Deferred,
     EStepPlan,
+    Lanes,
+    LanesByFeature,
     Scales,
     Sums,
     Weights,
     Workspace,
     build_lanes,
+    first_lanes,
     make_beyond,
     make_workspace,
 )
-from gapmf.kernels.gibbs_loops import add_by_feature
+from gapmf.kernels.one_sweep import TERMS, add_by_feature, advance_once, tile_stride
 from gapmf.model import GaP
 from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
@@ -125,6 +128,14 @@ def entries_by_feature(X: sp.csr_array) -> ByFeature:
     return ByFeature(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
 
 
+def lanes_by_feature(X: sp.csr_array, lanes: Lanes) -> LanesByFeature:
+    """Return the entries of X by feature, with their lanes."""
+    entries = entries_by_feature(X)
+    lane, count = np.empty(X.nnz, dtype=np.int64), np.empty(X.nnz, dtype=np.float32)
+    lane[entries.place], count[entries.place] = first_lanes(lanes), X.data
+    return LanesByFeature(entries.start, entries.sample, lane, count)
+
+
 class LocalEngine:
     """Chains on this machine.
 
@@ -163,7 +174,7 @@ class LocalEngine:
             X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, LARGEST
         )
         self._lanes, self._large = lanes, large
-        self._columns = entries_by_feature(X)
+        self._columns = lanes_by_feature(X, lanes)
         n_lanes = np.diff(lanes.start)
         n_large = 0 if large is None else np.diff(large.start)
         n_tokens = n_lanes + 3 * lanes.fours + lanes.twos
@@ -244,36 +255,38 @@ class LocalEngine:
             expectations=sweeps.expectations,
         )
         most = self._most_tokens(K) + 1 if sweeps.sizes else 0
-        deferred = self._make_deferred(weights, sweeps)
-        data = self._lanes, self._large, self._columns, weights, plan, scales, L, new_L
+        once = sweeps.expectations and plan.n_sweeps == 1
+        deferred = self._make_deferred(weights) if once else None
+        data = self._lanes, self._large, weights, plan, scales, L, new_L
 
-        def make_arrays() -> tuple[Workspace, NDArray[np.uint32] | None, Sums]:
+        def make_arrays() -> tuple[Workspace, Sums]:
             sizes = np.zeros((K, most), dtype=np.int64)
             sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
-            n_lanes, _ = self._largest
-            return make_workspace(*self._largest, K, plan), make_beyond(n_lanes, K, plan), sums
+            K4 = weights.rows.size // self._totals.size
+            n_tile = K4 * tile_stride(K4) if once else None
+            return make_workspace(*self._largest, K, plan, n_tile), sums
 
-        def work(
-            block: tuple[int, int], arrays: tuple[Workspace, NDArray[np.uint32] | None, Sums]
-        ) -> None:
-            workspace, beyond, sums = arrays
-            advance(*block, *data, workspace, deferred, beyond, sums)
+        def work(block: tuple[int, int], arrays: tuple[Workspace, Sums]) -> None:
+            workspace, sums = arrays
+            if deferred is not None:
+                advance_once(*block, *data, workspace, deferred, sums)
+            else:
+                n_lanes, _ = self._largest
+                advance(*block, *data, workspace, make_beyond(n_lanes, K, plan), sums)
 
         blocks = self._blocks(self._work, K * plan.n_sweeps)
         threads = map_reduce(work, blocks, make_arrays, self._n_threads)
-        sums = add_sums([sums for _, _, sums in threads])
-        if deferred.ratio.size:
+        sums = add_sums([sums for _, sums in threads])
+        if deferred is not None:
             self._add_deferred(deferred, weights, scales, sums)
         return sums, State(new_L, iteration + 1)
 
-    def _make_deferred(self, weights: Weights, sweeps: Sweeps) -> Deferred:
+    def _make_deferred(self, weights: Weights) -> Deferred:
         """Make arrays for the factors of one accumulated sweep."""
-        one = sweeps.expectations and sweeps.n_draws == 1
         K4 = weights.rows.size // self._totals.size
-        return Deferred(
-            np.empty(self._columns.place.size if one else 0, dtype=np.float32),
-            np.empty(self.n_samples * K4 if one else 0, dtype=np.float32),
-        )
+        inverse = np.empty(self._lanes.feature.size + 1, dtype=np.float32)
+        inverse[-1] = 0.0
+        return Deferred(inverse, np.empty(self.n_samples * K4, dtype=np.float32))
 
     def _add_deferred(
         self, deferred: Deferred, weights: Weights, scales: Scales, sums: Sums
@@ -281,11 +294,16 @@ class LocalEngine:
         """Add them by feature; threads write to different rows of Σ C."""
         K4 = weights.rows.size // self._totals.size
 
-        def work(block: tuple[int, int], _: None) -> None:
-            add_by_feature(*block, self._columns, deferred, weights.rows, scales.c, K4, sums.c)
+        def work(block: tuple[int, int], terms: tuple[Array, NDArray[np.int64]]) -> None:
+            add_by_feature(
+                *block, self._columns, deferred, weights.rows, scales.c, K4, *terms, sums.c
+            )
+
+        def make_terms() -> tuple[Array, NDArray[np.int64]]:
+            return np.empty(TERMS), np.empty(TERMS, dtype=np.int64)
 
         blocks = self._blocks(self._columns.start[1:].astype(np.float64), K4)
-        map_reduce(work, blocks, lambda: None, self._n_threads)
+        map_reduce(work, blocks, make_terms, self._n_threads)
 
     def _most_tokens(self, K: int) -> int:
         """max_n |v_n|, if a histogram up to there fits in memory."""

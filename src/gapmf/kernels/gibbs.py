@@ -191,14 +191,19 @@ def draw_activations(n, sweep, sizes, alpha, plan, words, g, log_g):
 
 
 @inner()
-def sum_rates(g, h, n_lanes, stride, tile, total):
-    """[Wh] of every lane, to a factor: with g scaled to a maximum of 1."""
+def scale_activations(g, h):
+    """h = g, scaled to a maximum of 1."""
     top = 0.0
     for k in range(g.size):
         top = max(top, g[k])
     for k in range(g.size):
         scaled = g[k] / top
         h[k] = f4(scaled) if scaled > NEGLIGIBLE else f4(0)
+
+
+@inner()
+def sum_rates(h, n_lanes, stride, tile, total):
+    """[Wh] of every lane, to a factor."""
     loops.clear(total, n_lanes)
     for k in range(0, h.size, AT_ONCE):
         a, b, c, d = h[k], h[k + 1], h[k + 2], h[k + 3]
@@ -247,18 +252,6 @@ def add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond):
                 t += width
 
 
-@inner()
-def pull_back(fours, twos, ones, token, cum):
-    """Move tokens that rounding has put beyond the last component back below the total."""
-    t = 0
-    for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
-        for _ in range(tokens):
-            for i in range(lane, lane + width):
-                if token[t] >= cum[i]:
-                    token[t] = cum[i] * (f4(1) - f4(2.0**-22))
-                t += 1
-
-
 @inlined
 def draw_allocations(
     n, sweep, slot, lanes, large, weights, plan, scales, stride, workspace, beyond, sizes, sums
@@ -274,16 +267,13 @@ def draw_allocations(
     n_lanes = lanes.start[n + 1] - lanes.start[n]
     ones = n_lanes - fours - twos
     sample = plan.first_sample + n
-    sum_rates(workspace.g, h, n_lanes, stride, tile, total)
+    scale_activations(workspace.g, h)
+    sum_rates(h, n_lanes, stride, tile, total)
     row = slot * stride if slot >= 0 else 0
     n_below = loops.invert(total, n_lanes, UNDERFLOW, workspace.inverse, row)
     at = address(plan.seed, plan.iteration, sample, sweep, TOKENS)
     place_tokens(fours, twos, ones, at, workspace.words, total, token)
-    while True:
-        count_reach(fours, twos, ones, stride, h, tile, token, cum, reach)
-        if reach[h.size - 1] <= 0:
-            break
-        pull_back(fours, twos, ones, token, cum)
+    count_reach(fours, twos, ones, stride, h, tile, token, cum, reach)
     if slot >= 0 and beyond is not None:
         add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond)
     at = address(plan.seed, plan.iteration, sample, sweep, SEPARATE)
@@ -313,14 +303,20 @@ def add_batch(n_used, n_lanes, stride, K4, batch, inverse, ratios):
         loops.add_up(ratios, k * stride, n_lanes, inverse, 0, stride, a, b, c, d)
 
 
-@inlined
-def accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums):
-    """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
-    loops.add_activations(workspace.g, scales, sums.g)
+@inner()
+def add_up_draws(g, scales, sizes, sums):
+    """Add a sample's activations, and its sizes to their histogram."""
+    loops.add_activations(g, scales, sums.g)
     if sums.sizes.shape[1]:
         for k in range(sizes.size):
             sums.sizes[k, sizes[k]] += 1
-    if beyond is None and n_draws > 1:
+
+
+@inlined
+def accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums):
+    """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
+    add_up_draws(workspace.g, scales, sizes, sums)
+    if beyond is None:
         K4 = workspace.h.size
         slot = j % AT_ONCE
         for k in range(K4):
@@ -332,13 +328,11 @@ def accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, su
 
 
 @inlined
-def add_up_sample(n, n_draws, lanes, columns, scales, stride, workspace, deferred, beyond, sums):
-    """Add the sample's part of Σ C for all accumulated sweeps, or defer it if there is one."""
+def add_up_sample(n, n_draws, lanes, scales, stride, workspace, beyond, sums):
+    """Add the sample's part of Σ C for all accumulated sweeps."""
     K, K4 = workspace.g.size, workspace.h.size
     if beyond is not None:
         loops.add_draws(n, n_draws, lanes, stride, K, K4, beyond, sums.c)
-    elif n_draws == 1:
-        loops.defer(n, lanes, columns, workspace.inverse, workspace.h, deferred)
     else:
         loops.add_expectations(
             n, lanes, stride, scales.c, K4, workspace.tile, workspace.ratios, sums.c
@@ -358,15 +352,13 @@ def load_sample(n, n_lanes, stride, lanes, weights, workspace, beyond):
 
 @kernel()
 def advance(
-    first, last, lanes, large, columns, weights, plan, scales, L, new_L, workspace, deferred,
-    beyond, sums,
-):  # fmt: skip
+    first, last, lanes, large, weights, plan, scales, L, new_L, workspace, beyond, sums
+):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
 
     L is -1 where there is no state yet. `beyond` (K4 × lanes) counts the tokens beyond each
-    component when draws are summed; it is None for expectations. Expectations of one accumulated
-    sweep go to `deferred` instead of Σ C. `large` is None where there are no large counts. Code
-    for what is None is not compiled.
+    component when draws are summed; it is None for expectations. `large` is None where there are no
+    large counts. Code for what is None is not compiled.
     """
     n_draws = plan.n_sweeps - plan.n_burn_in
     for n in range(first, last):
@@ -401,4 +393,4 @@ def advance(
                 )  # fmt: skip
             if j >= 0:
                 accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums)
-        add_up_sample(n, n_draws, lanes, columns, scales, stride, workspace, deferred, beyond, sums)
+        add_up_sample(n, n_draws, lanes, scales, stride, workspace, beyond, sums)

@@ -139,13 +139,10 @@ class Sums(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """The factors of one accumulated sweep's expectations, which are added by feature.
+    """The factors of the expectations of one sweep, which are added by feature."""
 
-    They are empty when several sweeps are accumulated, or draws.
-    """
-
-    ratio: NDArray[np.float32]
-    """(nnz,): v_fn / [Wh_n]_f, in the order of features."""
+    inverse: NDArray[np.float32]
+    """(lanes + 1,): 1/[Wh], in the order of the lanes; then 0, for entries without a lane."""
     h: NDArray[np.float32]
     """(N × K4), flat."""
 
@@ -157,6 +154,33 @@ class ByFeature(NamedTuple):
     sample: NDArray[np.int32]
     place: NDArray[np.int64]
     """(nnz,): where the entries, in the order of samples, stand in the order of features."""
+
+
+class LanesByFeature(NamedTuple):
+    """The entries by feature, with their lanes. Those of f are start[f] to start[f + 1]."""
+
+    start: NDArray[np.int64]
+    sample: NDArray[np.int32]
+    lane: NDArray[np.int64]
+    """(nnz,): the entry's first lane, or the number of all lanes if it has none."""
+    count: NDArray[np.float32]
+
+
+def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
+    """Return the first lane of each entry, or the number of all lanes if it has none."""
+    v = np.where(lanes.entry_count > lanes.largest, 0, lanes.entry_count)
+    first = np.full(v.size, lanes.start[-1])
+    begin = lanes.start[:-1]
+    for kind, chosen, size in (
+        (v >> 2, v >= 4, lanes.fours),
+        ((v >> 1) & 1, (v == 2) | (v == 3), lanes.twos),
+        (v & 1, v == 1, None),
+    ):
+        ahead = begin - _starts(_sum_rows(lanes.entry_start, kind))[:-1]
+        here = np.cumsum(kind) - kind + np.repeat(ahead, np.diff(lanes.entry_start))
+        first[chosen] = here[chosen]
+        begin = begin if size is None else begin + size
+    return first
 
 
 class Workspace(NamedTuple):
@@ -192,22 +216,28 @@ def stride_of(n_lanes):
     return stride + 16 if stride % 256 == 0 else stride
 
 
-def make_workspace(n_lanes: int, n_tokens: int, K: int, plan: EStepPlan) -> Workspace:
-    """Make arrays for samples of at most so many lanes and tokens."""
+def make_workspace(
+    n_lanes: int, n_tokens: int, K: int, plan: EStepPlan, n_tile: int | None = None
+) -> Workspace:
+    """Make arrays for samples of at most so many lanes and tokens.
+
+    n_tile is the size of the tile if it does not hold all lanes of a sample. Then only what one
+    sweep needs is made.
+    """
     K4 = -(-K // AT_ONCE) * AT_ONCE
     stride = stride_of(n_lanes)
-    several = plan.expectations and plan.n_sweeps > plan.n_burn_in + 1
+    whole = stride if n_tile is None else 0
     f4, u4 = np.float32, np.uint32
     return Workspace(
-        tile=np.empty(K4 * stride, f4),
+        tile=np.empty(K4 * stride if n_tile is None else n_tile, f4),
         total=np.empty(stride, f4),
-        cum=np.empty(stride, f4),
+        cum=np.empty(whole, f4),
         token=np.empty(n_tokens, f4),
         words=np.empty(n_tokens + 4, u4),
         own_words=np.empty(4 * K, u4),
-        inverse=np.zeros(AT_ONCE * stride, f4),
+        inverse=np.zeros(AT_ONCE * whole, f4),
         batch=np.zeros(AT_ONCE * K4, f4),
-        ratios=np.empty(K4 * stride if several else 0, f4),
+        ratios=np.empty(K4 * whole if plan.expectations else 0, f4),
         g=np.empty(K),
         log_g=np.empty(K),
         h=np.zeros(K4, f4),

@@ -18,14 +18,16 @@ import math
 import numpy as np
 
 from gapmf.kernels.gibbs_layout import next_lane
-from gapmf.kernels.jit import inlined, inner, kernel
+from gapmf.kernels.jit import inlined, inner
 from gapmf.kernels.random import U
+from gapmf.kernels.vectors import SHIFT
 
 f4 = np.float32
 u4 = np.uint32
 
 HALF = f4(0.5)
 UNIT = f4(2.0**-31)
+BELOW_ONE = f4(1.0 - 2.0**-23)
 ONE = u4(1)
 FUSE = {"contract"}
 
@@ -93,15 +95,16 @@ def invert(total, n, least, out, row):
 
 @inner()
 def scale_uniforms(words, word, total, lane, n, out):
-    """out[word + i] = u total[lane + i], with u in (0, 1] from words[word + i].
+    """out[word + i] = u total[lane + i], with u in (0, 1) from words[word + i].
 
-    u goes down to 2⁻³², in steps of 2⁻²⁴ near 1. It is 1 once in 2²⁵ times: see `pull_back`.
+    u goes down to 2⁻³², in steps of 2⁻²⁴ near 1. It stays so far below 1 that u·total does not
+    round to the total, which would put the token beyond the last component.
     """
     word, lane = U(word), U(lane)
     for j in range(U(n)):
         i = U(j)
         u = (f4(np.int32(words[word + i] >> ONE)) + HALF) * UNIT
-        out[word + i] = u * total[lane + i]
+        out[word + i] = min(u, BELOW_ONE) * total[lane + i]
 
 
 @inner(fastmath=FUSE)
@@ -183,10 +186,6 @@ def tally_4(cum, lane, n, token, at, tile, row, stride, a, b, c, d):
     return n_a, n_b, n_c, n_d
 
 
-# Adding and taking away 1.5·2⁵² rounds a double below 2⁵¹ to a whole number.
-SHIFT = 1.5 * 2.0**52
-
-
 @inlined
 def round_half_up(x):
     """Round x, of any size, to a whole number."""
@@ -202,51 +201,6 @@ def add_activations(drawn, scales, g):
         high = round_half_up(x)
         g[k] += high
         g[K + k] += round_half_up((x - high) * scales.g_low)
-
-
-@inner()
-def _add_rows(c, row, n, w, h, a, b, factor_a, factor_b):
-    """c_k += factor_a w_k h_k + factor_b w_k h_k, each rounded, from `row` in flat c and w.
-
-    The two h, from a and b in flat h, are of two samples: c_k is fetched and stored once for both.
-    """
-    row, a, b = U(row), U(a), U(b)
-    for j in range(U(n)):
-        k = U(j)
-        p = np.float64(w[row + k])
-        x = factor_a * (p * np.float64(h[a + k]))
-        y = factor_b * (p * np.float64(h[b + k]))
-        c[row + k] += ((x + SHIFT) - SHIFT) + ((y + SHIFT) - SHIFT)
-
-
-@inner()
-def defer(n, lanes, columns, inverse, h, deferred):
-    """Store v_f / [Wh]_f of every entry of sample n, and its h, for `add_by_feature`."""
-    four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
-    for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
-        v = lanes.entry_count[i]
-        lane, four, two, one = next_lane(v, lanes.largest, four, two, one)
-        deferred.ratio[columns.place[i]] = v * inverse[lane] if lane >= 0 else 0.0
-    row = n * h.size
-    for k in range(h.size):
-        deferred.h[row + k] = h[k]
-
-
-@kernel()
-def add_by_feature(first, last, columns, deferred, rows, scales, K4, c):
-    """c_f += v_f w_f ∘ h / [Wh]_f over all samples, features first … last: Eq. 40.
-
-    By feature rather than by sample: c_f and w_f stay in the first cache, and only h is fetched.
-    Large and underflowing counts have ratio 0 here: they were added before.
-    """
-    for f in range(first, last):
-        last_entry = columns.start[f + 1]
-        for i in range(columns.start[f], last_entry, 2):
-            j = min(i + 1, last_entry - 1)
-            a, b = np.int64(columns.sample[i]) * K4, np.int64(columns.sample[j]) * K4
-            factor_a = scales[f] * np.float64(deferred.ratio[i])
-            factor_b = scales[f] * np.float64(deferred.ratio[j]) if j > i else 0.0
-            _add_rows(c, f * K4, K4, rows, deferred.h, a, b, factor_a, factor_b)
 
 
 @inner()

@@ -1,0 +1,266 @@
+"""An E-step of one sweep, which is accumulated as expectations: it visits every row of W once.
+
+Nothing is used twice, so there is no tile of a whole sample. Its lanes are taken some at a time:
+the running sums Σ_{l≤k} w_fl h_l of these stay in the first cache, and their last row is [Wh]. The
+component of a token is where u·[Wh] falls among them.
+
+The expectations v w_f ∘ h / [Wh]_f are added afterwards, by feature: then c_f stays in registers,
+and threads write to different rows. Of each sample only h is kept, and of each lane 1/[Wh].
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gapmf.kernels import gibbs_loops as loops
+from gapmf.kernels.gibbs import (
+    UNDERFLOW,
+    add_up_draws,
+    draw_activations,
+    draw_large_counts,
+    draw_underflowing_tokens,
+    scale_activations,
+)
+from gapmf.kernels.gibbs_layout import AT_ONCE
+from gapmf.kernels.jit import inlined, inner, kernel
+from gapmf.kernels.random import SEPARATE, TOKENS, U, address, fill
+from gapmf.kernels.vectors import LANES, add_products, running_sums
+
+f4 = np.float32
+u4 = np.uint32
+
+TILE = 3072  # numbers in the tile of some lanes: 12 kB
+TERMS = 256  # of a feature's sums that are prepared at once
+
+
+@inner()
+def lanes_at_once(K4):
+    """Give how many lanes are taken at a time."""
+    return max(TILE // K4 // LANES, 2) * LANES
+
+
+@inner()
+def tile_stride(K4):
+    """Give the distance between rows of the tile: no power of two, which would crowd the cache."""
+    return lanes_at_once(K4) + 2 * LANES
+
+
+@inner()
+def sum_rates(feature, first, n, rows, h, tile, stride):
+    """Fill the tile with the running sums of n lanes; what is beyond n is of no use."""
+    K4, last = U(h.size), U(first + n - 1)
+    for i in range(0, n, LANES):
+        a = U(first + i)
+        at = (
+            U(feature[a]) * K4,
+            U(feature[min(a + U(1), last)]) * K4,
+            U(feature[min(a + U(2), last)]) * K4,
+            U(feature[min(a + U(3), last)]) * K4,
+            U(feature[min(a + U(4), last)]) * K4,
+            U(feature[min(a + U(5), last)]) * K4,
+            U(feature[min(a + U(6), last)]) * K4,
+            U(feature[min(a + U(7), last)]) * K4,
+        )
+        running_sums(rows, at, h, tile, U(i), U(stride))
+
+
+@inner()
+def invert(tile, row, n, least, total, lane, inverse, first):
+    """inverse[first + i] = 1/[Wh], total[lane + i] = [Wh], which is this row of the tile.
+
+    Where it is below `least`, they are 0 and -1. Return the number of these.
+    """
+    row, lane, first = U(row), U(lane), U(first)
+    n_below = u4(0)
+    for j in range(U(n)):
+        i = U(j)
+        t = tile[row + i]
+        below = t < least
+        n_below = u4(n_below + u4(below))
+        inverse[first + i] = f4(0) if below else f4(1) / t
+        total[lane + i] = f4(-1) if below else t
+    return n_below
+
+
+@inner()
+def count_1(n, tile, row, stride, token, at):
+    """Count the tokens that fall beyond each of four components: token[at + i] of lane i."""
+    n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
+    o0, at = U(row), U(at)
+    o1 = o0 + U(stride)
+    o2 = o1 + U(stride)
+    o3 = o2 + U(stride)
+    for j in range(U(n)):
+        i = U(j)
+        t = token[at + i]
+        n_a = u4(n_a + u4(t >= tile[o0 + i]))
+        n_b = u4(n_b + u4(t >= tile[o1 + i]))
+        n_c = u4(n_c + u4(t >= tile[o2 + i]))
+        n_d = u4(n_d + u4(t >= tile[o3 + i]))
+    return n_a, n_b, n_c, n_d
+
+
+@inner()
+def count_2(n, tile, row, stride, token, at, width):
+    """`count_1` for lanes with two tokens, `width` apart."""
+    n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
+    o0, at = U(row), U(at)
+    o1 = o0 + U(stride)
+    o2 = o1 + U(stride)
+    o3 = o2 + U(stride)
+    at1 = at + U(width)
+    for j in range(U(n)):
+        i = U(j)
+        t, s = token[at + i], token[at1 + i]
+        z = tile[o0 + i]
+        n_a = u4(n_a + u4(t >= z) + u4(s >= z))
+        z = tile[o1 + i]
+        n_b = u4(n_b + u4(t >= z) + u4(s >= z))
+        z = tile[o2 + i]
+        n_c = u4(n_c + u4(t >= z) + u4(s >= z))
+        z = tile[o3 + i]
+        n_d = u4(n_d + u4(t >= z) + u4(s >= z))
+    return n_a, n_b, n_c, n_d
+
+
+@inner()
+def count_4(n, tile, row, stride, token, at, width):
+    """`count_1` for lanes with four tokens, `width` apart."""
+    n_a, n_b, n_c, n_d = u4(0), u4(0), u4(0), u4(0)
+    o0, at = U(row), U(at)
+    o1 = o0 + U(stride)
+    o2 = o1 + U(stride)
+    o3 = o2 + U(stride)
+    at1 = at + U(width)
+    at2 = at1 + U(width)
+    at3 = at2 + U(width)
+    for j in range(U(n)):
+        i = U(j)
+        t, s, r, q = token[at + i], token[at1 + i], token[at2 + i], token[at3 + i]
+        z = tile[o0 + i]
+        n_a = u4(n_a + u4(t >= z) + u4(s >= z) + u4(r >= z) + u4(q >= z))
+        z = tile[o1 + i]
+        n_b = u4(n_b + u4(t >= z) + u4(s >= z) + u4(r >= z) + u4(q >= z))
+        z = tile[o2 + i]
+        n_c = u4(n_c + u4(t >= z) + u4(s >= z) + u4(r >= z) + u4(q >= z))
+        z = tile[o3 + i]
+        n_d = u4(n_d + u4(t >= z) + u4(s >= z) + u4(r >= z) + u4(q >= z))
+    return n_a, n_b, n_c, n_d
+
+
+@inner()
+def count_beyond(tokens, n, width, K4, tile, lane, stride, token, at, reach):
+    """reach[k] += the tokens beyond component k of n lanes from `lane`, with so many tokens each."""
+    for k in range(0, K4, AT_ONCE):
+        row = k * stride + lane
+        if tokens == 4:
+            found = count_4(n, tile, row, stride, token, at, width)
+        elif tokens == 2:
+            found = count_2(n, tile, row, stride, token, at, width)
+        else:
+            found = count_1(n, tile, row, stride, token, at)
+        for q in range(AT_ONCE):
+            reach[k + q] += np.int64(found[q])
+
+
+@inlined
+def draw_sizes(n, sweep, lanes, large, weights, plan, scales, workspace, inverse, sizes, sums):
+    """`gibbs.draw_allocations` in one pass over the sample's rows of W, with 1/[Wh] of its lanes."""
+    tile, total, token = workspace.tile, workspace.total, workspace.token
+    h, reach, words = workspace.h, workspace.reach, workspace.words
+    start, fours, twos = lanes.start[n], lanes.fours[n], lanes.twos[n]
+    n_lanes = lanes.start[n + 1] - start
+    ones = n_lanes - fours - twos
+    n_tokens = 4 * fours + 2 * twos + ones
+    sample = plan.first_sample + n
+    K4 = h.size
+    some, stride = lanes_at_once(K4), tile_stride(K4)
+    scale_activations(workspace.g, h)
+    fill(words, (n_tokens + 3) // 4, address(plan.seed, plan.iteration, sample, sweep, TOKENS))
+    for k in range(K4):
+        reach[k] = 0
+    n_below = u4(0)
+    for first in range(0, n_lanes, some):
+        last = min(first + some, n_lanes)
+        sum_rates(lanes.feature, start + first, last - first, weights.rows, h, tile, stride)
+        row = (K4 - 1) * stride
+        n_below += invert(
+            tile, row, last - first, UNDERFLOW, total, first, inverse, start + first
+        )
+        at = 0
+        for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
+            a, b = max(first, lane), min(last, lane + width)
+            if a < b:
+                t = at + a - lane
+                for j in range(tokens):
+                    loops.scale_uniforms(words, t + j * width, total, a, b - a, token)
+                count_beyond(tokens, b - a, width, K4, tile, a - first, stride, token, t, reach)
+            at += tokens * width
+    at = address(plan.seed, plan.iteration, sample, sweep, SEPARATE)
+    index = U(0)
+    slot = 0 if sweep == 0 else -1
+    if n_below:
+        index = draw_underflowing_tokens(
+            n, slot, lanes, weights, scales, 0, workspace, index, at, None, sums
+        )
+    before = n_tokens
+    for k in range(sizes.size):
+        sizes[k] = before - reach[k]
+        before = reach[k]
+    if large is not None:
+        draw_large_counts(n, slot, large, weights, scales, workspace, index, at, None, sizes, sums)
+
+
+@kernel()
+def advance_once(
+    first, last, lanes, large, weights, plan, scales, L, new_L, workspace, deferred, sums
+):
+    """`gibbs.advance` for one accumulated sweep; `add_by_feature` adds its expectations."""
+    for n in range(first, last):
+        sizes = new_L[n]
+        for k in range(sizes.size):
+            sizes[k] = L[n, k]
+        empty = lanes.start[n + 1] == lanes.start[n]
+        if large is not None:
+            empty = empty and large.start[n + 1] == large.start[n]
+        # A new chain starts with allocations alone. Their stream is one past the others.
+        for t in range(0 if sizes[0] >= 0 else -1, 1):
+            sweep = 0 if t == 0 else 1
+            if t == 0:
+                draw_activations(
+                    n, sweep, sizes, weights.alpha, plan, workspace.own_words, workspace.g,
+                    workspace.log_g,
+                )  # fmt: skip
+            else:
+                for k in range(sizes.size):
+                    sizes[k] = 0
+                    workspace.g[k] = weights.first[k]
+                    workspace.log_g[k] = math.nan
+            if not empty:
+                draw_sizes(
+                    n, sweep, lanes, large, weights, plan, scales, workspace, deferred.inverse,
+                    sizes, sums,
+                )  # fmt: skip
+        add_up_draws(workspace.g, scales, sizes, sums)
+        K4 = workspace.h.size
+        for k in range(K4):
+            deferred.h[n * K4 + k] = workspace.h[k]
+
+
+@kernel()
+def add_by_feature(first, last, columns, deferred, rows, scales, K4, factors, at, c):
+    """c_f += v_f w_f ∘ h / [Wh]_f over all samples, features first … last: Eq. 40.
+
+    Large and underflowing counts have 1/[Wh] = 0 here: they were added before.
+    """
+    for f in range(first, last):
+        end = columns.start[f + 1]
+        for begin in range(columns.start[f], end, TERMS):
+            n = min(TERMS, end - begin)
+            for i in range(n):
+                ratio = columns.count[begin + i] * deferred.inverse[columns.lane[begin + i]]
+                factors[i] = scales[f] * np.float64(ratio)
+                at[i] = np.int64(columns.sample[begin + i]) * K4
+            add_products(factors, at, n, rows, f * K4, deferred.h, K4, c)

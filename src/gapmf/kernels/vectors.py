@@ -1,0 +1,192 @@
+"""Two loops in explicit vectors, which LLVM does not find by itself.
+
+Each has two forms. The plain one is what it computes, and what runs uncompiled. In compiled kernels
+an intrinsic takes its place, which writes LLVM's vector instructions; LLVM splits vectors that are
+wider than the machine's. Products and sums may be fused there, so the last bit may differ.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
+
+from gapmf.kernels.jit import OPTIONS
+
+f4 = np.float32
+
+LANES = 8  # that `running_sums` takes at once
+SHIFT = 1.5 * 2.0**52  # adding and taking it away rounds a double below 2⁵¹ to a whole number
+
+FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
+FUSE = ("contract",)
+
+
+def running_sums(rows, at, h, tile, lane, stride):
+    """tile[k, lane + i] = Σ_{l≤k} h_l w_l, with w = rows[at[i]:], for eight lanes i.
+
+    The tile is flat, its rows are `stride` apart. h.size is a multiple of four.
+    """
+    for i in range(LANES):
+        z = f4(0)
+        for k in range(h.size):
+            z = z + h[k] * rows[at[i] + k]
+            tile[k * stride + lane + i] = z
+
+
+def add_products(factors, at, n, rows, row, h, K4, c):
+    """c_k += Σ_i factors_i p_k h_k, each term rounded, with p = rows[row:], h = h[at[i]:].
+
+    c begins at `row`, too. There are n terms, and K4 components: a multiple of four.
+    """
+    for k in range(K4):
+        p = np.float64(rows[row + k])
+        for i in range(n):
+            c[row + k] += (factors[i] * (p * np.float64(h[at[i] + k])) + SHIFT) - SHIFT
+
+
+def _vector(scalar, n):
+    return ir.VectorType(scalar, n)
+
+
+class _Writer:
+    """LLVM's instructions on arrays of Numba: loads and stores of unaligned vectors."""
+
+    def __init__(self, context, builder, sig, args):
+        self.builder = b = builder
+        self.values = [
+            context.make_array(kind)(context, b, value).data
+            if isinstance(kind, types.Array)
+            else value
+            for kind, value in zip(sig.args, args, strict=True)
+        ]
+
+    def _place(self, array, index, scalar, n):
+        pointer = self.builder.gep(array, [index])
+        return self.builder.bitcast(pointer, _vector(scalar, n).as_pointer())
+
+    def load(self, array, index, scalar, n):
+        loaded = self.builder.load(self._place(array, index, scalar, n))
+        loaded.align = 4 if scalar is FLOAT else 8
+        return loaded
+
+    def store(self, value, array, index, scalar, n):
+        stored = self.builder.store(value, self._place(array, index, scalar, n))
+        stored.align = 4 if scalar is FLOAT else 8
+
+    def pick(self, a, b, order):
+        """Give the elements of a and b in this order."""
+        mask = ir.Constant(_vector(ir.IntType(32), len(order)), list(order))
+        return self.builder.shuffle_vector(a, b, mask)
+
+    def repeat(self, scalar, n):
+        none = ir.Constant(_vector(scalar.type, n), ir.Undefined)
+        first = self.builder.insert_element(none, scalar, ir.Constant(ir.IntType(32), 0))
+        return self.pick(first, none, [0] * n)
+
+    def scalar(self, array, index):
+        return self.builder.load(self.builder.gep(array, [index]))
+
+    def fused(self, a, b, c):
+        """a b + c."""
+        return self.builder.fadd(self.builder.fmul(a, b, flags=FUSE), c, flags=FUSE)
+
+    def variable(self, scalar, n):
+        return cgutils.alloca_once(self.builder, _vector(scalar, n))
+
+    def whole(self, i):
+        return ir.Constant(INDEX, i)
+
+
+def _transposed(w, quarters):
+    """Turn eight vectors of four components into four vectors of eight lanes."""
+    pairs = [w.pick(quarters[i], quarters[i + 4], range(8)) for i in range(4)]
+    low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+    halves = [w.pick(pairs[i], pairs[i + 1], order) for order in (low, high) for i in (0, 2)]
+    first, second = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+    return [
+        w.pick(halves[i], halves[i + 1], order) for i in (0, 2) for order in (first, second)
+    ]
+
+
+@intrinsic
+def _running_sums(typing, rows, at, h, n_blocks, tile, lane, stride):
+    """`running_sums`, of n_blocks times four components."""
+
+    def write(context, builder, sig, args):
+        w = _Writer(context, builder, sig, args)
+        rows, at, h, n_blocks, tile, lane, stride = w.values
+        starts = [builder.extract_value(at, i) for i in range(LANES)]
+        total = w.variable(FLOAT, LANES)
+        builder.store(ir.Constant(_vector(FLOAT, LANES), [0.0] * LANES), total)
+        with cgutils.for_range(builder, n_blocks) as loop:
+            first = builder.shl(loop.index, w.whole(2))
+            quarters = [w.load(rows, builder.add(start, first), FLOAT, 4) for start in starts]
+            z = builder.load(total)
+            for j, weights in enumerate(_transposed(w, quarters)):
+                k = builder.add(first, w.whole(j))
+                z = w.fused(w.repeat(w.scalar(h, k), LANES), weights, z)
+                w.store(z, tile, builder.add(builder.mul(k, stride), lane), FLOAT, LANES)
+            builder.store(z, total)
+        return context.get_dummy_value()
+
+    return types.void(rows, at, h, n_blocks, tile, lane, stride), write
+
+
+@intrinsic
+def _add_products(typing, factors, at, n, rows, row, h, n_blocks, c):
+    """`add_products`, of n_blocks times four components: sixteen at once while there are."""
+
+    def write_block(w, first, n_vectors):
+        """Keep the sums of 4 n_vectors components in registers while the terms pass by."""
+        builder = w.builder
+        factors, at, n, rows, row, h, _, c = w.values
+        shift = w.repeat(ir.Constant(DOUBLE, SHIFT), 4)
+        wide = _vector(DOUBLE, 4)
+        places = [builder.add(first, w.whole(4 * j)) for j in range(n_vectors)]
+        p, sums = [], []
+        for place in places:
+            where = builder.add(row, place)
+            p.append(builder.fpext(w.load(rows, where, FLOAT, 4), wide))
+            sums.append(w.variable(DOUBLE, 4))
+            builder.store(w.load(c, where, DOUBLE, 4), sums[-1])
+        with cgutils.for_range(builder, n) as loop:
+            factor = w.repeat(w.scalar(factors, loop.index), 4)
+            start = w.scalar(at, loop.index)
+            for place, weight, total in zip(places, p, sums, strict=True):
+                drawn = w.load(h, builder.add(start, place), FLOAT, 4)
+                term = builder.fmul(weight, builder.fpext(drawn, wide))
+                rounded = builder.fsub(w.fused(factor, term, shift), shift)
+                builder.store(builder.fadd(builder.load(total), rounded), total)
+        for place, total in zip(places, sums, strict=True):
+            w.store(builder.load(total), c, builder.add(row, place), DOUBLE, 4)
+
+    def write(context, builder, sig, args):
+        w = _Writer(context, builder, sig, args)
+        n_blocks = w.values[6]
+        n_wide = builder.lshr(n_blocks, w.whole(2))
+        with cgutils.for_range(builder, n_wide) as loop:
+            write_block(w, builder.shl(loop.index, w.whole(4)), 4)
+        done = builder.shl(n_wide, w.whole(2))
+        with cgutils.for_range(builder, builder.sub(n_blocks, done)) as loop:
+            write_block(w, builder.shl(builder.add(done, loop.index), w.whole(2)), 1)
+        return context.get_dummy_value()
+
+    return types.void(factors, at, n, rows, row, h, n_blocks, c), write
+
+
+@overload(running_sums, jit_options=OPTIONS, inline="always")
+def _compiled_running_sums(rows, at, h, tile, lane, stride):
+    def compiled(rows, at, h, tile, lane, stride):
+        _running_sums(rows, at, h, h.size >> 2, tile, lane, stride)
+
+    return compiled
+
+
+@overload(add_products, jit_options=OPTIONS, inline="always")
+def _compiled_add_products(factors, at, n, rows, row, h, K4, c):
+    def compiled(factors, at, n, rows, row, h, K4, c):
+        _add_products(factors, at, n, rows, row, h, K4 >> 2, c)
+
+    return compiled
