@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import joblib
@@ -137,3 +138,16 @@ def for_each(
 
     map_reduce(keep, range(len(tasks)), lambda: None, n_jobs, progress)
     return [results[i] for i in range(len(tasks))]
+
+
+ROWS_WORK = 1 << 18  # entries of a matrix below which a second thread costs more than it saves
+
+
+def by_rows(work: Callable[[int, int], None], shape: tuple[int, ...], n_threads: int) -> None:
+    """Call work(first, last) for blocks of the rows of a matrix of this shape, in threads."""
+    n = max(1, min(n_threads, shape[0] * shape[1] // ROWS_WORK))
+    if n == 1:
+        return work(0, shape[0])
+    cuts = [shape[0] * i // n for i in range(n + 1)]
+    map_reduce(lambda block, _: work(*block), list(pairwise(cuts)), lambda: None, n)
+    return None

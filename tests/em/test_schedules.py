@@ -96,11 +96,14 @@ def test_rows_roll_as_their_equation_says(kept, keeps_means):
     mean_counts = rng.gamma(1.0, 1.0, 300) if keeps_means else np.empty(0)
     expected, moved = naive.rolled_rows(em, before, factors, kept, 0.01, mean_counts)
     assert ((moved == 1.0) & (em > 0)).any()
+    scales = rng.gamma(1.0, 1.0, (3, 4))
     for roll in (roll_rows, roll_rows.py_func):
-        means, new = em.copy(), factors.copy()
-        roll(means, before, new, kept, 0.01, mean_counts)
-        np.testing.assert_allclose(means, expected, rtol=1e-13)
-        np.testing.assert_allclose(new, moved, rtol=1e-13)
+        W, new = np.empty_like(em), factors.astype(np.float32)
+        steps = em / scales[0], scales[0], before / scales[1], scales[1], new
+        roll(0, 100, *steps, kept, 0.01, mean_counts, scales[2], W)
+        roll(100, 300, *steps, kept, 0.01, mean_counts, scales[2], W)
+        np.testing.assert_allclose(W, expected * scales[2], rtol=2e-6)
+        np.testing.assert_allclose(new, np.minimum(moved, 1e30), rtol=2e-6)
 
 
 def keep_model(statistics, model):

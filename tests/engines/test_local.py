@@ -164,9 +164,10 @@ def test_settling():
     """Rows sum exactly, by their largest entry; what is positive stays so; what is 0 too."""
     c = np.array([[3.0, 5.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0**40, 0.0]])
     W = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1e-300, 1.0, 0.0]])
-    balance_rows(c, W, np.array([9.0, 0.0, 2.0**40]), LEAST_SHARE)
+    out, scale = np.empty_like(c), np.array([1.0, 2.0, 4.0])
+    balance_rows(0, 3, c, W, np.array([9.0, 0.0, 2.0**40]), LEAST_SHARE, scale, out)
     np.testing.assert_array_equal(
-        c, [[3.0, 6.0, 0.0], [0.0, 0.0, 0.0], [2.0**7, 2.0**40 - 2.0**7, 0.0]]
+        out * scale[:, None], [[3.0, 6.0, 0.0], [0.0, 0.0, 0.0], [2.0**7, 2.0**40 - 2.0**7, 0.0]]
     )
 
 

@@ -102,7 +102,7 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
         arrays += [state.last.model.W, state.last.statistics.c_sum]
     momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
     if momentum.factors is not None:
-        arrays += [momentum.factors[0], momentum.factors[1] * np.ones((F, 1))]
+        arrays += [momentum.factors[0].astype(np.float64), momentum.factors[1] * np.ones((F, 1))]
     records = {"paper": type(None), "adaptive": AdaptiveProgress}
     return (
         isinstance(progress, records.get(settings.schedule, SaemProgress))

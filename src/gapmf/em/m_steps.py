@@ -15,7 +15,7 @@ from gapmf.types import Array
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
     """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 49."""
-    return beta / alpha * s.c_sum / s.n_draws
+    return s.c_sum * (beta / alpha / s.n_draws)
 
 
 def update_ch(s: Statistics) -> Array:
@@ -42,19 +42,19 @@ def _divide(upper: Array, h_sum: Array) -> Array:
 
 def step_c(s: Statistics, model: GaP) -> GaP:
     """One M-step of EM-C, α and β as they are."""
-    return GaP(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
+    return GaP.from_step(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
 
 
 def step_ch(s: Statistics, model: GaP) -> GaP:
     """One M-step of EM-CH, and of EM-H if s holds E[C | h], by Eq. 42: w̃ Σ h v / [W̃h] = Σ c."""
-    return GaP(update_ch(s), model.alpha, model.beta)
+    return GaP.from_step(update_ch(s), model.alpha, model.beta)
 
 
 def step_c_alpha(s: Statistics, model: GaP, *, shared: bool) -> GaP:
     """One M-step of EM-C for W and α together: the maximum of Q_C over both."""
     assert s.sizes is not None
     alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
-    return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
+    return GaP.from_step(update_c(s, alpha, model.beta), alpha, model.beta)
 
 
 def m_step_for(algorithm: str, learn_alpha: str | None) -> Callable[[Statistics, GaP], GaP]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gapmf.em.alpha import LARGEST, SMALLEST
 from gapmf.kernels.dictionary import LARGEST_PUSH, roll_rows
 from gapmf.model import GaP
+from gapmf.parallel import by_rows
 from gapmf.types import Array
 
 
@@ -30,34 +32,35 @@ class Momentum:
     floor : float
         The smallest share of a feature that a component keeps. EM multiplies, so an entry that
         has become tiny needs very many iterations to return.
-    factors : tuple of arrays (F, K) and (K,), or None
+    factors : tuple of arrays (F, K), in single precision, and (K,), or None
         What the last step multiplied the means and α by; None before the first step.
     """
 
     friction: float
     floor: float
-    factors: tuple[Array, Array] | None = None
+    factors: tuple[NDArray[np.float32], Array] | None = None
 
-    def step(self, before: GaP, em: GaP, mean_counts: Array) -> tuple[GaP, Momentum]:
+    def step(
+        self, before: GaP, em: GaP, mean_counts: Array, n_threads: int = 1
+    ) -> tuple[GaP, Momentum]:
         """Return the model after `before`, from the one that EM proposes, and the new memory.
 
         The factors' arrays are updated in place and handed on: this object must not be used
         again. `mean_counts` (F,) keeps the model at Σ_k (α_k/β_k) w_fk = v̄_f, as every M-step
         of EM-C does; an empty array does not.
         """
-        means = _means(em)
-        factors, alpha_factors = (
-            (np.ones_like(means), np.ones_like(em.alpha)) if self.factors is None else self.factors
-        )
+        if self.factors is None:
+            factors, alpha_factors = np.ones(em.W.shape, np.float32), np.ones_like(em.alpha)
+        else:
+            factors, alpha_factors = self.factors
         kept = 1.0 - self.friction
         alpha = em.alpha * np.clip(alpha_factors**kept, 1.0 / LARGEST_PUSH, LARGEST_PUSH)
         # Not beyond the bounds of a learned α; a given one may be there already.
         alpha = np.clip(alpha, np.minimum(SMALLEST, em.alpha), np.maximum(LARGEST, em.alpha))
-        roll_rows(means, _means(before), factors, kept, self.floor, mean_counts)
-        model = GaP(means * (em.beta / alpha), alpha, em.beta)
+        W = np.empty_like(em.W)
+        # In α/β times W, what each component is expected to add to each feature.
+        steps = em.W, em.alpha / em.beta, before.W, before.alpha / before.beta, factors
+        limits = kept, self.floor, mean_counts, em.beta / alpha, W
+        by_rows(lambda *rows: roll_rows(*rows, *steps, *limits), W.shape, n_threads)
+        model = GaP.from_step(W, alpha, em.beta)
         return model, replace(self, factors=(factors, alpha / before.alpha))
-
-
-def _means(model: GaP) -> Array:
-    """(α_k/β_k) w_fk: what component k is expected to add to feature f, (F, K)."""
-    return model.W * (model.alpha / model.beta)

@@ -8,13 +8,14 @@ depends on the number of threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gapmf.csr import sum_entries
-from gapmf.engines.local import entries_by_feature
 from gapmf.kernels.mean_field import add_to_features, allocate
 from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
@@ -34,6 +35,23 @@ class Allocation:
     """(N, K): the same, summed over features instead."""
     weights: Array
     """(N, K): e of the last pass, from the L that it began with."""
+
+
+class ByFeature(NamedTuple):
+    """The entries by feature: those of f are start[f] to start[f + 1]."""
+
+    start: NDArray[np.int64]
+    sample: NDArray[np.int32]
+    place: NDArray[np.int64]
+    """(nnz,): where the entries, in the order of samples, stand in the order of features."""
+
+
+def entries_by_feature(X: sp.csr_array) -> ByFeature:
+    """Return the entries of X by feature."""
+    entries = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
+    place = np.empty(X.nnz, dtype=np.int64)
+    place[entries.data] = np.arange(X.nnz)
+    return ByFeature(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
 
 
 class Allocator:

@@ -7,7 +7,8 @@ when everything has been added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,23 +21,21 @@ from gapmf.kernels.dictionary import balance_rows, make_weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import (
     LARGEST,
-    ByFeature,
     Deferred,
     EStepPlan,
-    Lanes,
-    LanesByFeature,
     Scales,
     Sums,
     Weights,
     Workspace,
     build_lanes,
-    first_lanes,
     make_beyond,
+    make_blocks,
+    make_deferred,
     make_workspace,
 )
-from gapmf.kernels.one_sweep import TERMS, add_by_feature, advance_once, tile_stride
+from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 from gapmf.model import GaP
-from gapmf.parallel import check_n_jobs, even_blocks, map_reduce
+from gapmf.parallel import by_rows, check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
 
 EXACT_BITS = 51  # whole numbers up to 2^51 are rounded and added exactly, see kernels.gibbs_loops
@@ -82,22 +81,34 @@ def add_sums(parts: Sequence[Sums]) -> Sums:
 
 
 def to_statistics(
-    sums: Sums, scales: Scales, totals: Array, n_samples: int, model: GaP, sweeps: Sweeps
+    sums: Sums,
+    scales: Scales,
+    totals: Array,
+    n_samples: int,
+    model: GaP,
+    sweeps: Sweeps,
+    n_threads: int = 1,
 ) -> Statistics:
     """Return the statistics of all samples from their sums."""
     K = model.n_components
     c = sums.c.reshape(totals.size, -1)[:, :K]
+    c_sum = np.empty(c.shape)
     if sweeps.expectations:
-        balance_rows(c, model.W, totals * sweeps.n_draws * scales.c, LEAST_SHARE)
+        rows = c, model.W, totals * sweeps.n_draws * scales.c, LEAST_SHARE, scales.c, c_sum
+        by_rows(lambda *block: balance_rows(*block, *rows), c.shape, n_threads)
+    else:
+        c_sum[...] = c
     g = (sums.g[:K] + sums.g[K:] / scales.g_low) / scales.g
     return Statistics(
-        c_sum=c / scales.c[:, None],
+        c_sum=c_sum,
         h_sum=g / (model.column_norms + model.beta),
         n_draws=float(sweeps.n_draws * n_samples),
         sizes=sums.sizes if sweeps.sizes else None,
     )
 
 
+BLOCK_LANES = 1 << 17  # in a block of one sweep: their 1/[Wh] take half a megabyte
+BLOCKS_PER_THREAD = 4  # at least
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB
 
@@ -112,7 +123,8 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
         raise InvalidInputError(
             f"there can be at most {MAX_COMPONENTS - 1} components, not {model.n_components}"
         )
-    unmet = np.flatnonzero((model.W.max(axis=1) == 0.0) & (totals > 0))
+    unmet = np.flatnonzero((model.W[:, 0] == 0.0) & (totals > 0))
+    unmet = unmet[(model.W[unmet] == 0.0).all(axis=1)]
     if unmet.size:
         raise InvalidInputError(
             f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0, so that they have "
@@ -120,20 +132,9 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
         )
 
 
-def entries_by_feature(X: sp.csr_array) -> ByFeature:
-    """Return the entries of X by feature."""
-    entries = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), shape=X.shape).tocsc()
-    place = np.empty(X.nnz, dtype=np.int64)
-    place[entries.data] = np.arange(X.nnz)
-    return ByFeature(entries.indptr.astype(np.int64), entries.indices.astype(np.int32), place)
-
-
-def lanes_by_feature(X: sp.csr_array, lanes: Lanes) -> LanesByFeature:
-    """Return the entries of X by feature, with their lanes."""
-    entries = entries_by_feature(X)
-    lane, count = np.empty(X.nnz, dtype=np.int64), np.empty(X.nnz, dtype=np.float32)
-    lane[entries.place], count[entries.place] = first_lanes(lanes), X.data
-    return LanesByFeature(entries.start, entries.sample, lane, count)
+def _widths(weights: Weights, n_features: int) -> tuple[int, int]:
+    """Return K, and K rounded up."""
+    return weights.alpha.size, weights.rows.size // n_features
 
 
 class LocalEngine:
@@ -174,12 +175,12 @@ class LocalEngine:
             X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, LARGEST
         )
         self._lanes, self._large = lanes, large
-        self._columns = lanes_by_feature(X, lanes)
         n_lanes = np.diff(lanes.start)
         n_large = 0 if large is None else np.diff(large.start)
         n_tokens = n_lanes + 3 * lanes.fours + lanes.twos
         self._largest = int(n_lanes.max(initial=0)), int(n_tokens.max(initial=0))
         self._work = np.cumsum(n_lanes + 20.0 * n_large + 20.0)
+        self._one_sweep = make_blocks(lanes, X.shape[1], self._small_blocks())
         self._sample_totals = sum_entries(X.indptr, X.data)
         totals = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
         self._totals = np.asarray(totals, dtype=np.float64)
@@ -224,7 +225,9 @@ class LocalEngine:
         """
         scales = scales_for(self._totals, self.n_samples, model, sweeps)
         sums, state = self._draw(model, sweeps, scales)
-        statistics = to_statistics(sums, scales, self._totals, self.n_samples, model, sweeps)
+        statistics = to_statistics(
+            sums, scales, self._totals, self.n_samples, model, sweeps, self._n_threads
+        )
         self._state = state
         return statistics
 
@@ -244,7 +247,9 @@ class LocalEngine:
                 f"the chains have {L.shape[1]} components, but the model has {K}"
             )
         new_L = np.empty_like(L)
-        weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
+        weights = make_weights(
+            model.W, model.column_norms, model.alpha, model.beta, self._n_threads
+        )
         iteration = self._state.iteration
         plan = EStepPlan(
             seed=self._seed,
@@ -255,55 +260,61 @@ class LocalEngine:
             expectations=sweeps.expectations,
         )
         most = self._most_tokens(K) + 1 if sweeps.sizes else 0
-        once = sweeps.expectations and plan.n_sweeps == 1
-        deferred = self._make_deferred(weights) if once else None
         data = self._lanes, self._large, weights, plan, scales, L, new_L
 
-        def make_arrays() -> tuple[Workspace, Sums]:
+        def make_sums() -> Sums:
             sizes = np.zeros((K, most), dtype=np.int64)
-            sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
-            K4 = weights.rows.size // self._totals.size
-            n_tile = K4 * tile_stride(K4) if once else None
-            return make_workspace(*self._largest, K, plan, n_tile), sums
+            return Sums(np.zeros(weights.rows.size), np.zeros(2 * K), sizes)
 
-        def work(block: tuple[int, int], arrays: tuple[Workspace, Sums]) -> None:
-            workspace, sums = arrays
-            if deferred is not None:
-                advance_once(*block, *data, workspace, deferred, sums)
-            else:
-                n_lanes, _ = self._largest
-                advance(*block, *data, workspace, make_beyond(n_lanes, K, plan), sums)
+        once = sweeps.expectations and plan.n_sweeps == 1
+        threads = self._draw_once(data, make_sums) if once else self._draw_many(data, make_sums)
+        return add_sums(threads), State(new_L, iteration + 1)
+
+    def _draw_once(self, data: tuple[Any, ...], make_sums: Callable[[], Sums]) -> list[Sums]:
+        """Make one accumulated sweep, block by block."""
+        blocks, weights = self._one_sweep, data[2]
+        K, K4 = _widths(weights, self._totals.size)
+        n_lanes = int(np.diff(self._lanes.start[blocks.first]).max())
+        n_samples = int(np.diff(blocks.first).max())
+
+        def make_arrays() -> tuple[Workspace, Deferred, Sums]:
+            workspace = make_workspace(*self._largest, K, data[3], K4 * tile_stride(K4))
+            return workspace, make_deferred(n_lanes, n_samples, K), make_sums()
+
+        def work(b: int, arrays: tuple[Workspace, Deferred, Sums]) -> None:
+            _, deferred, sums = arrays
+            advance_once(b, blocks, *data, *arrays)
+            add_by_feature(b, blocks, weights, data[4], K4, deferred, sums.c)
+
+        tasks = range(blocks.first.size - 1)
+        return [sums for _, _, sums in map_reduce(work, tasks, make_arrays, self._n_threads)]
+
+    def _draw_many(self, data: tuple[Any, ...], make_sums: Callable[[], Sums]) -> list[Sums]:
+        """Make all sweeps of a sample, then those of the next."""
+        (K, _), plan = _widths(data[2], self._totals.size), data[3]
+        n_lanes, n_tokens = self._largest
+
+        def make_arrays() -> tuple[Workspace, NDArray[np.uint32] | None, Sums]:
+            workspace = make_workspace(n_lanes, n_tokens, K, plan)
+            return workspace, make_beyond(n_lanes, K, plan), make_sums()
+
+        def work(
+            block: tuple[int, int], arrays: tuple[Workspace, NDArray[np.uint32] | None, Sums]
+        ) -> None:
+            advance(*block, *data, *arrays)
 
         blocks = self._blocks(self._work, K * plan.n_sweeps)
-        threads = map_reduce(work, blocks, make_arrays, self._n_threads)
-        sums = add_sums([sums for _, sums in threads])
-        if deferred is not None:
-            self._add_deferred(deferred, weights, scales, sums)
-        return sums, State(new_L, iteration + 1)
+        return [sums for _, _, sums in map_reduce(work, blocks, make_arrays, self._n_threads)]
 
-    def _make_deferred(self, weights: Weights) -> Deferred:
-        """Make arrays for the factors of one accumulated sweep."""
-        K4 = weights.rows.size // self._totals.size
-        inverse = np.empty(self._lanes.feature.size + 1, dtype=np.float32)
-        inverse[-1] = 0.0
-        return Deferred(inverse, np.empty(self.n_samples * K4, dtype=np.float32))
-
-    def _add_deferred(
-        self, deferred: Deferred, weights: Weights, scales: Scales, sums: Sums
-    ) -> None:
-        """Add them by feature; threads write to different rows of Σ C."""
-        K4 = weights.rows.size // self._totals.size
-
-        def work(block: tuple[int, int], terms: tuple[Array, NDArray[np.int64]]) -> None:
-            add_by_feature(
-                *block, self._columns, deferred, weights.rows, scales.c, K4, *terms, sums.c
-            )
-
-        def make_terms() -> tuple[Array, NDArray[np.int64]]:
-            return np.empty(TERMS), np.empty(TERMS, dtype=np.int64)
-
-        blocks = self._blocks(self._columns.start[1:].astype(np.float64), K4)
-        map_reduce(work, blocks, make_terms, self._n_threads)
+    def _small_blocks(self) -> NDArray[np.int64]:
+        """Return the first samples of blocks for one sweep, and N."""
+        N = self._lanes.fours.size
+        if self._block_size is not None:
+            return np.append(np.arange(0, N, self._block_size), N)
+        n_lanes = int(self._lanes.start[-1])
+        most = min(BLOCK_LANES, n_lanes // (BLOCKS_PER_THREAD * self._n_threads) + 1)
+        cuts = np.searchsorted(self._lanes.start, np.arange(most, n_lanes, most))
+        return np.unique(np.concatenate([[0], cuts, [N]]))
 
     def _most_tokens(self, K: int) -> int:
         """max_n |v_n|, if a histogram up to there fits in memory."""

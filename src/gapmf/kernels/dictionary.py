@@ -8,19 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.kernels.gibbs_layout import AT_ONCE, Weights
-from gapmf.kernels.jit import kernel
+from gapmf.kernels.jit import inner, kernel
+from gapmf.parallel import by_rows
+
+
+@inner(fastmath={"reassoc"})
+def sum_row(a, f, n):
+    """Σ_k a[f, k] over k < n, in an order that the compiler chooses: the same in every call."""
+    total = 0.0
+    for k in range(n):
+        total += a[f, k]
+    return total
 
 
 @kernel()
-def scale_rows(W, rate, out):
+def scale_rows(first, last, W, inverse_rate, out):
     """out[f, k] = p_fk / max_k p_fk with p_fk = w_fk / rate_k; rows of zeros stay so."""
-    for f in range(W.shape[0]):
+    K = W.shape[1]
+    for f in range(first, last):
         top = 0.0
-        for k in range(W.shape[1]):
-            top = max(top, W[f, k] / rate[k])
-        if top > 0.0:
-            for k in range(W.shape[1]):
-                out[f, k] = W[f, k] / rate[k] / top
+        for k in range(K):
+            p = W[f, k] * inverse_rate[k]
+            top = p if p > top else top
+        top = top if top > 0.0 else 1.0
+        for k in range(K):
+            out[f, k] = W[f, k] * inverse_rate[k] / top
 
 
 def make_weights(
@@ -28,70 +40,85 @@ def make_weights(
     norms: NDArray[np.float64],
     alpha: NDArray[np.float64],
     beta: NDArray[np.float64],
+    n_threads: int = 1,
 ) -> Weights:
     """Return a model in the sampler's form: rows scaled to a maximum of 1, padded, in float32."""
     F, K = W.shape
     rate = norms + beta
     rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
-    scale_rows(W, rate, rows)
+    by_rows(lambda first, last: scale_rows(first, last, W, 1.0 / rate, rows), W.shape, n_threads)
     log_first = np.log(alpha) + np.log(rate) - np.log(beta)
     return Weights(rows.ravel(), alpha, np.exp(log_first - log_first.max()))
 
 
 @kernel()
-def balance_rows(c, W, expected, least_share):
-    """Entries where w_fk > 0 stay above a share of their row, which sums to `expected` exactly.
+def balance_rows(first, last, sums, W, expected, least_share, scale, out):
+    """Turn sums in units of 1/scale_f into out[f, k]; each row sums to `expected` units exactly.
 
-    What a row is off by goes to its largest entry.
+    Entries where w_fk > 0 stay above a share of their row. What a row is off by goes to its
+    largest entry.
     """
-    for f in range(W.shape[0]):
+    K = W.shape[1]
+    for f in range(first, last):
         least = math.ceil(expected[f] * least_share)
-        total, largest = 0.0, 0
-        for k in range(W.shape[1]):
-            if W[f, k] > 0.0 and c[f, k] < least:
-                c[f, k] = least
-            total += c[f, k]
-            if c[f, k] > c[f, largest]:
+        unit = 1.0 / scale[f]
+        for k in range(K):
+            low = (W[f, k] > 0.0) & (sums[f, k] < least)
+            out[f, k] = least if low else sums[f, k]
+        total, largest = sum_row(out, f, K), 0
+        for k in range(K):
+            if out[f, k] > out[f, largest]:
                 largest = k
-        c[f, largest] += expected[f] - total
+        out[f, largest] += expected[f] - total
+        for k in range(K):
+            out[f, k] *= unit
 
 
-LARGEST_PUSH = math.e  # momentum alone changes no entry by more than this factor
-LARGEST_FACTOR = 1e100  # finite, whatever small number a step began at
+f4 = np.float32
+
+LARGEST_PUSH = f4(math.e)  # momentum alone changes no entry by more than this factor
+SMALLEST_PUSH = f4(1 / math.e)
+LARGEST_FACTOR = 1e30  # finite in single precision, whatever small number a step began at
 
 
 @kernel()
-def roll_rows(means, before, factors, kept, floor, mean_counts):
-    """Move `means`, which EM proposes after `before`, on by what the last step did.
+def roll_rows(
+    first, last, em, em_scale, before, before_scale, factors, kept, floor, mean_counts, scale, out
+):
+    """Move the means em_fk em_scale_k, which EM proposes, on by what the last step did.
 
-    `factors` are what the last step multiplied entries by, and become what this one did; their
-    power `kept` is taken again. No positive entry stays below the share `floor` of its row; where
-    mean_counts (F,), or an empty array, has an entry the row is scaled to it.
+    The step comes from the means before_fk before_scale_k. `factors` are what the last step
+    multiplied entries by, and become what this one did; their power `kept` is taken again. No
+    positive entry stays below the share `floor` of its row; where mean_counts (F,), or an empty
+    array, has an entry the row is scaled to it. Means times scale_k go to `out`.
     """
-    F, K = means.shape
-    for f in range(F):
+    K = em.shape[1]
+    for f in range(first, last):
+        if kept == 0.75:  # where most fits spend their time: without a pow
+            for k in range(K):
+                root = np.sqrt(factors[f, k])
+                factors[f, k] = root * np.sqrt(root)
+        else:
+            for k in range(K):
+                factors[f, k] = factors[f, k] ** f4(kept)
         for k in range(K):
-            if kept == 0.75:  # where most fits spend their time: without a pow
-                factor = math.sqrt(factors[f, k]) * math.sqrt(math.sqrt(factors[f, k]))
-            else:
-                factor = factors[f, k] ** kept
-            factor = factor if factor > 1.0 / LARGEST_PUSH else 1.0 / LARGEST_PUSH
-            means[f, k] *= factor if factor < LARGEST_PUSH else LARGEST_PUSH
-        total = 0.0
+            push = factors[f, k]
+            push = push if push > SMALLEST_PUSH else SMALLEST_PUSH
+            push = push if push < LARGEST_PUSH else LARGEST_PUSH
+            out[f, k] = em[f, k] * em_scale[k] * push
+        least = floor * sum_row(out, f, K)
         for k in range(K):
-            total += means[f, k]
-        least = floor * total
-        total = 0.0
+            low = (out[f, k] > 0.0) & (out[f, k] < least)
+            out[f, k] = least if low else out[f, k]
+            factors[f, k] = f4(0) if low else f4(1)
+        total = sum_row(out, f, K)
+        row_scale = mean_counts[f] / total if mean_counts.size > 0 and total > 0.0 else 1.0
         for k in range(K):
-            low = (means[f, k] > 0.0) & (means[f, k] < least)
-            means[f, k] = least if low else means[f, k]
-            factors[f, k] = 0.0 if low else 1.0
-            total += means[f, k]
-        scale = mean_counts[f] / total if mean_counts.size > 0 and total > 0.0 else 1.0
-        for k in range(K):
-            means[f, k] *= scale
+            mean = out[f, k] * row_scale
+            was = before[f, k] * before_scale[k]
             # Lifted entries do not move, and what is zero stays there.
-            moves = (factors[f, k] > 0.0) & (means[f, k] > 0.0) & (before[f, k] > 0.0)
-            ratio = means[f, k] / (before[f, k] if moves else 1.0)
+            moves = (factors[f, k] > f4(0)) & (mean > 0.0) & (was > 0.0)
+            ratio = mean / (was if moves else 1.0)
             ratio = ratio if ratio < LARGEST_FACTOR else LARGEST_FACTOR
-            factors[f, k] = ratio if moves else 1.0
+            factors[f, k] = f4(ratio) if moves else f4(1)
+            out[f, k] = mean * scale[k]

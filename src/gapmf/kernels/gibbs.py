@@ -351,9 +351,7 @@ def load_sample(n, n_lanes, stride, lanes, weights, workspace, beyond):
 
 
 @kernel()
-def advance(
-    first, last, lanes, large, weights, plan, scales, L, new_L, workspace, beyond, sums
-):
+def advance(first, last, lanes, large, weights, plan, scales, L, new_L, workspace, beyond, sums):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
 
     L is -1 where there is no state yet. `beyond` (K4 × lanes) counts the tokens beyond each

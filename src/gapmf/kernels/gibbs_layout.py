@@ -11,9 +11,11 @@ goes from an entry to the next and knows where the lanes of each begin.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.kernels.jit import inner
@@ -90,6 +92,7 @@ def build_lanes(
     return lanes, LargeCounts(large_start, indices[is_large], counts[is_large])
 
 
+TERMS = 256  # of a component's sum over samples that are prepared at once
 AT_ONCE = 4  # components in a register block, and accumulated sweeps in a batch
 
 
@@ -139,31 +142,69 @@ class Sums(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """The factors of the expectations of one sweep, which are added by feature."""
+    """The factors of the expectations of one sweep of a block, which are added by feature."""
 
     inverse: NDArray[np.float32]
-    """(lanes + 1,): 1/[Wh], in the order of the lanes; then 0, for entries without a lane."""
+    """(lanes + 1,): 1/[Wh] of each lane; then 0, for entries without a lane."""
     h: NDArray[np.float32]
-    """(N × K4), flat."""
+    """(samples × K4), flat."""
+    factors: NDArray[np.float64]
+    """(TERMS,): of one component's sum over samples."""
+    at: NDArray[np.int64]
+    """(TERMS,): where their h begin."""
 
 
-class ByFeature(NamedTuple):
-    """The entries by feature: those of f are start[f] to start[f + 1]."""
+class Blocks(NamedTuple):
+    """The entries by blocks of samples, and within a block by feature.
 
+    Entries of a feature in a block are a run. A block has so few lanes that what is kept of them
+    for `one_sweep.add_by_feature` stays in the second cache.
+    """
+
+    first: NDArray[np.int64]
+    """(blocks + 1,): block b has the samples first[b] to first[b + 1]."""
+    runs: NDArray[np.int64]
+    """(blocks + 1,): and the runs runs[b] to runs[b + 1]."""
+    feature: NDArray[np.int32]
+    """(runs,)."""
     start: NDArray[np.int64]
+    """(runs + 1,): entries of each run."""
     sample: NDArray[np.int32]
-    place: NDArray[np.int64]
-    """(nnz,): where the entries, in the order of samples, stand in the order of features."""
-
-
-class LanesByFeature(NamedTuple):
-    """The entries by feature, with their lanes. Those of f are start[f] to start[f + 1]."""
-
-    start: NDArray[np.int64]
-    sample: NDArray[np.int32]
-    lane: NDArray[np.int64]
-    """(nnz,): the entry's first lane, or the number of all lanes if it has none."""
+    """(nnz,): the entry's sample, within the block."""
+    lane: NDArray[np.int32]
+    """(nnz,): its first lane within the block; without one, the number of the block's lanes."""
     count: NDArray[np.float32]
+
+
+def make_blocks(lanes: Lanes, n_features: int, first: NDArray[np.int64]) -> Blocks:
+    """Sort the entries by blocks, whose first samples are given, and by feature."""
+    lane = first_lanes(lanes)
+    sample = np.repeat(np.arange(lanes.fours.size), np.diff(lanes.entry_start))
+    parts = []
+    for a, b in pairwise(first):
+        entries = slice(lanes.entry_start[a], lanes.entry_start[b])
+        features = lanes.entry_feature[entries]
+        order = sp.coo_array(
+            (np.arange(features.size), (features, sample[entries] - a)), (n_features, b - a)
+        ).tocsr()
+        sizes = np.diff(order.indptr)
+        here = np.minimum(lane[entries], lanes.start[b]) - lanes.start[a]
+        parts.append(
+            (np.flatnonzero(sizes), sizes[sizes > 0], order.indices, here[order.data],
+             lanes.entry_count[entries][order.data])
+        )  # fmt: skip
+    features, sizes, samples, here, counts = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
+    return Blocks(
+        first=first,
+        runs=_starts(np.array([part[0].size for part in parts])),
+        feature=features.astype(np.int32),
+        start=_starts(sizes),
+        sample=samples.astype(np.int32),
+        lane=here.astype(np.int32),
+        count=counts.astype(np.float32),
+    )
 
 
 def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
@@ -244,6 +285,17 @@ def make_workspace(
         reach=np.empty(K4, np.int64),
         p=np.empty(K),
         rest=np.empty(K),
+    )
+
+
+def make_deferred(n_lanes: int, n_samples: int, K: int) -> Deferred:
+    """Make arrays for blocks of at most so many lanes and samples."""
+    K4 = -(-K // AT_ONCE) * AT_ONCE
+    return Deferred(
+        inverse=np.empty(n_lanes + 1, np.float32),
+        h=np.zeros(n_samples * K4, np.float32),
+        factors=np.empty(TERMS),
+        at=np.empty(TERMS, np.int64),
     )
 
 

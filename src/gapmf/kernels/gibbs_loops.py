@@ -104,7 +104,8 @@ def scale_uniforms(words, word, total, lane, n, out):
     for j in range(U(n)):
         i = U(j)
         u = (f4(np.int32(words[word + i] >> ONE)) + HALF) * UNIT
-        out[word + i] = min(u, BELOW_ONE) * total[lane + i]
+        u = u if u < BELOW_ONE else BELOW_ONE
+        out[word + i] = u * total[lane + i]
 
 
 @inner(fastmath=FUSE)

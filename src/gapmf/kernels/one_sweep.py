@@ -4,8 +4,8 @@ Nothing is used twice, so there is no tile of a whole sample. Its lanes are take
 the running sums Σ_{l≤k} w_fl h_l of these stay in the first cache, and their last row is [Wh]. The
 component of a token is where u·[Wh] falls among them.
 
-The expectations v w_f ∘ h / [Wh]_f are added afterwards, by feature: then c_f stays in registers,
-and threads write to different rows. Of each sample only h is kept, and of each lane 1/[Wh].
+The expectations v w_f ∘ h / [Wh]_f are added by feature, after every block of samples: then c_f
+stays in registers. Of each sample of the block only h is kept, and of each lane 1/[Wh].
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gapmf.kernels.gibbs import (
     draw_underflowing_tokens,
     scale_activations,
 )
-from gapmf.kernels.gibbs_layout import AT_ONCE
+from gapmf.kernels.gibbs_layout import AT_ONCE, TERMS
 from gapmf.kernels.jit import inlined, inner, kernel
 from gapmf.kernels.random import SEPARATE, TOKENS, U, address, fill
 from gapmf.kernels.vectors import LANES, add_products, running_sums
@@ -32,7 +32,6 @@ f4 = np.float32
 u4 = np.uint32
 
 TILE = 3072  # numbers in the tile of some lanes: 12 kB
-TERMS = 256  # of a feature's sums that are prepared at once
 
 
 @inner()
@@ -152,7 +151,7 @@ def count_4(n, tile, row, stride, token, at, width):
 
 @inner()
 def count_beyond(tokens, n, width, K4, tile, lane, stride, token, at, reach):
-    """reach[k] += the tokens beyond component k of n lanes from `lane`, with so many tokens each."""
+    """reach[k] += the tokens beyond component k, of n lanes with so many tokens each."""
     for k in range(0, K4, AT_ONCE):
         row = k * stride + lane
         if tokens == 4:
@@ -166,8 +165,13 @@ def count_beyond(tokens, n, width, K4, tile, lane, stride, token, at, reach):
 
 
 @inlined
-def draw_sizes(n, sweep, lanes, large, weights, plan, scales, workspace, inverse, sizes, sums):
-    """`gibbs.draw_allocations` in one pass over the sample's rows of W, with 1/[Wh] of its lanes."""
+def draw_sizes(
+    n, sweep, offset, lanes, large, weights, plan, scales, workspace, inverse, sizes, sums
+):
+    """`gibbs.draw_allocations` in one pass over the sample's rows of W.
+
+    1/[Wh] of its lanes goes to `inverse`, which begins with lane `offset`.
+    """
     tile, total, token = workspace.tile, workspace.total, workspace.token
     h, reach, words = workspace.h, workspace.reach, workspace.words
     start, fours, twos = lanes.start[n], lanes.fours[n], lanes.twos[n]
@@ -187,7 +191,7 @@ def draw_sizes(n, sweep, lanes, large, weights, plan, scales, workspace, inverse
         sum_rates(lanes.feature, start + first, last - first, weights.rows, h, tile, stride)
         row = (K4 - 1) * stride
         n_below += invert(
-            tile, row, last - first, UNDERFLOW, total, first, inverse, start + first
+            tile, row, last - first, UNDERFLOW, total, first, inverse, start - offset + first
         )
         at = 0
         for lane, width, tokens in ((0, fours, 4), (fours, twos, 2), (fours + twos, ones, 1)):
@@ -214,10 +218,30 @@ def draw_sizes(n, sweep, lanes, large, weights, plan, scales, workspace, inverse
 
 
 @kernel()
+def add_by_feature(b, blocks, weights, scales, K4, deferred, c):
+    """c_f += v_f w_f ∘ h / [Wh]_f over the samples of block b: Eq. 40.
+
+    Large and underflowing counts have 1/[Wh] = 0 here: they were added before.
+    """
+    for run in range(blocks.runs[b], blocks.runs[b + 1]):
+        f, end = np.int64(blocks.feature[run]), blocks.start[run + 1]
+        scale = scales.c[f]
+        for begin in range(blocks.start[run], end, TERMS):
+            n = min(TERMS, end - begin)
+            for i in range(n):
+                ratio = blocks.count[begin + i] * deferred.inverse[blocks.lane[begin + i]]
+                deferred.factors[i] = scale * np.float64(ratio)
+                deferred.at[i] = np.int64(blocks.sample[begin + i]) * K4
+            add_products(deferred.factors, deferred.at, n, weights.rows, f * K4, deferred.h, K4, c)
+
+
+@kernel()
 def advance_once(
-    first, last, lanes, large, weights, plan, scales, L, new_L, workspace, deferred, sums
+    b, blocks, lanes, large, weights, plan, scales, L, new_L, workspace, deferred, sums
 ):
-    """`gibbs.advance` for one accumulated sweep; `add_by_feature` adds its expectations."""
+    """`gibbs.advance` for one accumulated sweep of block b."""
+    first, last, K4 = blocks.first[b], blocks.first[b + 1], workspace.h.size
+    offset = lanes.start[first]
     for n in range(first, last):
         sizes = new_L[n]
         for k in range(sizes.size):
@@ -240,27 +264,10 @@ def advance_once(
                     workspace.log_g[k] = math.nan
             if not empty:
                 draw_sizes(
-                    n, sweep, lanes, large, weights, plan, scales, workspace, deferred.inverse,
-                    sizes, sums,
+                    n, sweep, offset, lanes, large, weights, plan, scales, workspace,
+                    deferred.inverse, sizes, sums,
                 )  # fmt: skip
         add_up_draws(workspace.g, scales, sizes, sums)
-        K4 = workspace.h.size
         for k in range(K4):
-            deferred.h[n * K4 + k] = workspace.h[k]
-
-
-@kernel()
-def add_by_feature(first, last, columns, deferred, rows, scales, K4, factors, at, c):
-    """c_f += v_f w_f ∘ h / [Wh]_f over all samples, features first … last: Eq. 40.
-
-    Large and underflowing counts have 1/[Wh] = 0 here: they were added before.
-    """
-    for f in range(first, last):
-        end = columns.start[f + 1]
-        for begin in range(columns.start[f], end, TERMS):
-            n = min(TERMS, end - begin)
-            for i in range(n):
-                ratio = columns.count[begin + i] * deferred.inverse[columns.lane[begin + i]]
-                factors[i] = scales[f] * np.float64(ratio)
-                at[i] = np.int64(columns.sample[begin + i]) * K4
-            add_products(factors, at, n, rows, f * K4, deferred.h, K4, c)
+            deferred.h[(n - first) * K4 + k] = workspace.h[k]
+    deferred.inverse[lanes.start[last] - offset] = f4(0)

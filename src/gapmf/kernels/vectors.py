@@ -105,9 +105,7 @@ def _transposed(w, quarters):
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
     halves = [w.pick(pairs[i], pairs[i + 1], order) for order in (low, high) for i in (0, 2)]
     first, second = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-    return [
-        w.pick(halves[i], halves[i + 1], order) for i in (0, 2) for order in (first, second)
-    ]
+    return [w.pick(halves[i], halves[i + 1], order) for i in (0, 2) for order in (first, second)]
 
 
 @intrinsic
