@@ -9,53 +9,37 @@ from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
 from gapmf.kernels.dictionary import make_weights
 from gapmf.kernels.gibbs import advance
-from gapmf.kernels.gibbs_layout import (
-    ByFeature,
-    Deferred,
-    EStepPlan,
-    Sums,
-    make_beyond,
-    make_workspace,
-)
-from gapmf.kernels.gibbs_loops import add_by_feature
+from gapmf.kernels.gibbs_layout import EStepPlan, Sums, make_beyond, make_deferred, make_workspace
+from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
-    counts = check_counts(X)
-    engine = local.LocalEngine().load(counts, seed)
+    engine = local.LocalEngine(block_size=1).load(check_counts(X), seed)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
-    units = scales_for(engine.totals, engine.n_samples, model, sweeps)
+    scales = scales_for(engine.totals, engine.n_samples, model, sweeps)
     plan = EStepPlan(np.uint64(seed), iteration, 0, 1, 0, expectations)
     N, (F, K) = len(L), model.W.shape
+    K4 = weights.rows.size // F
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
-    deferred = engine._make_deferred(weights, sweeps)
-    workspace = make_workspace(*engine._largest, K, plan)
+    workspace = make_workspace(
+        *engine._largest, K, plan, K4 * tile_stride(K4) if expectations else None
+    )
+    deferred = make_deferred(engine._largest[0], 1, K)
     beyond = make_beyond(engine._largest[0], K, plan)
-    where = engine._lanes, engine._large, engine._columns, weights, plan, units, L, new
+    where = engine._lanes, engine._large, weights, plan, scales, L, new, workspace
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
-        advance(n, n + 1, *where, workspace, deferred, beyond, sums)
-        g[n] = (sums.g[:K] + sums.g[K:] / units.g_low) / units.g
+        if expectations:
+            advance_once(n, engine._one_sweep, *where, deferred, sums)
+            add_by_feature(n, engine._one_sweep, weights, scales, K4, deferred, sums.c)
+        else:
+            advance(n, n + 1, *where, beyond, sums)
+        g[n] = (sums.g[:K] + sums.g[K:] / scales.g_low) / scales.g
         C[n] = sums.c.reshape(F, -1)[:, :K]
-    if expectations:
-        samples = np.repeat(np.arange(N, dtype=np.int32), np.diff(counts.indptr))
-        ratio = deferred.ratio[engine._columns.place]
-        apart = _add_apart(counts.indices, samples, Deferred(ratio, deferred.h), weights, units)
-        C[samples, counts.indices] += apart[:, :K]
-    C /= units.c[:, None]
+    C /= scales.c[:, None]
     return new, g / (model.column_norms + model.beta), C
-
-
-def _add_apart(features, samples, deferred, weights, units):
-    """The expectations of every entry by itself, (nnz, K4): as if each had its own feature."""
-    rows = weights.rows.reshape(units.c.size, -1)[features]
-    nnz, K4 = rows.shape
-    own = ByFeature(np.arange(nnz + 1), samples, np.arange(nnz))
-    c = np.zeros(nnz * K4)
-    add_by_feature(0, nnz, own, deferred, rows.ravel(), units.c[features], K4, c)
-    return c.reshape(nnz, K4)
 
 
 def draws(v, model, *, n_chains, n_burn_in, seed, expectations=False):

@@ -24,7 +24,8 @@ LAYERS = [
     {"cli", "reproduce", "selection", "single_cell", "datasets"},
 ]
 KERNELS_MAY_IMPORT = {
-    "numpy", "numba", "math", "typing", "hashlib", "pathlib", "__future__", "gapmf.kernels",
+    "numpy", "numba", "llvmlite", "math", "typing", "hashlib", "pathlib", "__future__",
+    "gapmf.kernels",
 }  # fmt: skip
 
 

@@ -72,7 +72,8 @@ def test_expected_sizes_of_a_sweep_are_the_literal_ones(K):
     at = gibbs_layout.make_workspace(n_lanes, 64, K, plan)
     gibbs.gather(lanes.feature, 0, n_lanes, weights.rows, at.h.size, stride, at.tile)
     at.g[:], at.log_g[:] = g, np.nan
-    gibbs.sum_rates(at.g, at.h, n_lanes, stride, at.tile, at.total)
+    gibbs.scale_activations(at.g, at.h)
+    gibbs.sum_rates(at.h, n_lanes, stride, at.tile, at.total)
     n_below = gibbs_loops.invert(at.total, n_lanes, gibbs.UNDERFLOW, at.inverse, 0)
     assert (n_below > 0) == (K > 1)
     sums = np.zeros(K)

@@ -129,7 +129,7 @@ def test_files_of_the_first_version_are_read(old, path):
     [
         ({"a": {"b": [1, 2, {3}]}}, r"content\.a\.b\[2\] is \{3\}, which .* cannot hold: use None"),
         ({"a": np.array([None])}, r"content\.a is an array of object"),
-        ({"a": np.zeros(2, "f4")}, r"content\.a is an array of float32"),
+        ({"a": np.zeros(2, "f2")}, r"content\.a is an array of float16"),
         ({"a": {"$array": 1}}, r"content\.a is {'\$array': 1}"),
     ],
 )

@@ -8,6 +8,7 @@ when everything has been added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,20 @@ from gapmf.kernels.dictionary import balance_rows, make_weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import (
     LARGEST,
+    Blocks,
     Deferred,
     EStepPlan,
+    Lanes,
     Scales,
     Sums,
     Weights,
     Workspace,
     build_lanes,
+    first_lanes,
     make_beyond,
-    make_blocks,
     make_deferred,
     make_workspace,
+    starts,
 )
 from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 from gapmf.model import GaP
@@ -130,6 +134,37 @@ def check_model(model: GaP, totals: NDArray[np.float64]) -> None:
             f"feature {unmet[0]} has counts, but row {unmet[0]} of W is 0, so that they have "
             "probability 0: use a W with a positive entry in this row"
         )
+
+
+def make_blocks(lanes: Lanes, n_features: int, first: NDArray[np.int64]) -> Blocks:
+    """Sort the entries by blocks, whose first samples are given, and by feature."""
+    lane = first_lanes(lanes)
+    sample = np.repeat(np.arange(lanes.fours.size), np.diff(lanes.entry_start))
+    parts = []
+    for a, b in pairwise(first):
+        entries = slice(lanes.entry_start[a], lanes.entry_start[b])
+        features = lanes.entry_feature[entries]
+        order = sp.coo_array(
+            (np.arange(features.size), (features, sample[entries] - a)), (n_features, b - a)
+        ).tocsr()
+        sizes = np.diff(order.indptr)
+        here = np.minimum(lane[entries], lanes.start[b]) - lanes.start[a]
+        parts.append(
+            (np.flatnonzero(sizes), sizes[sizes > 0], order.indices, here[order.data],
+             lanes.entry_count[entries][order.data])
+        )  # fmt: skip
+    features, sizes, samples, here, counts = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
+    return Blocks(
+        first=first,
+        runs=starts(np.array([part[0].size for part in parts])),
+        feature=features.astype(np.int32),
+        start=starts(sizes),
+        sample=samples.astype(np.int32),
+        lane=here.astype(np.int32),
+        count=counts.astype(np.float32),
+    )
 
 
 def _widths(weights: Weights, n_features: int) -> tuple[int, int]:
@@ -247,9 +282,7 @@ class LocalEngine:
                 f"the chains have {L.shape[1]} components, but the model has {K}"
             )
         new_L = np.empty_like(L)
-        weights = make_weights(
-            model.W, model.column_norms, model.alpha, model.beta, self._n_threads
-        )
+        weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
         iteration = self._state.iteration
         plan = EStepPlan(
             seed=self._seed,

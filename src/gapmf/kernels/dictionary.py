@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from gapmf.kernels.gibbs_layout import AT_ONCE, Weights
 from gapmf.kernels.jit import inner, kernel
-from gapmf.parallel import by_rows
 
 
 @inner(fastmath={"reassoc"})
@@ -22,10 +21,10 @@ def sum_row(a, f, n):
 
 
 @kernel()
-def scale_rows(first, last, W, inverse_rate, out):
+def scale_rows(W, inverse_rate, out):
     """out[f, k] = p_fk / max_k p_fk with p_fk = w_fk / rate_k; rows of zeros stay so."""
     K = W.shape[1]
-    for f in range(first, last):
+    for f in range(W.shape[0]):
         top = 0.0
         for k in range(K):
             p = W[f, k] * inverse_rate[k]
@@ -40,13 +39,12 @@ def make_weights(
     norms: NDArray[np.float64],
     alpha: NDArray[np.float64],
     beta: NDArray[np.float64],
-    n_threads: int = 1,
 ) -> Weights:
     """Return a model in the sampler's form: rows scaled to a maximum of 1, padded, in float32."""
     F, K = W.shape
     rate = norms + beta
     rows = np.zeros((F, -(-K // AT_ONCE) * AT_ONCE), dtype=np.float32)
-    by_rows(lambda first, last: scale_rows(first, last, W, 1.0 / rate, rows), W.shape, n_threads)
+    scale_rows(W, 1.0 / rate, rows)
     log_first = np.log(alpha) + np.log(rate) - np.log(beta)
     return Weights(rows.ravel(), alpha, np.exp(log_first - log_first.max()))
 

@@ -11,11 +11,9 @@ goes from an entry to the next and knows where the lanes of each begin.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.kernels.jit import inner
@@ -65,7 +63,7 @@ def _sum_rows(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int
     return np.diff(running[indptr])
 
 
-def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Give where each of consecutive parts begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -78,17 +76,17 @@ def build_lanes(
     small = np.where(is_large, 0, counts)
     kinds = small >> 2, (small >> 1) & 1, small & 1  # lanes of each entry with 4, 2, 1 tokens
     sizes = [_sum_rows(indptr, kind) for kind in kinds]
-    start = _starts(sizes[0] + sizes[1] + sizes[2])
+    start = starts(sizes[0] + sizes[1] + sizes[2])
     feature = np.empty(start[-1], np.int32)
     first = start[:-1]  # of each sample's lanes of a kind
     for kind, size in zip(kinds, sizes, strict=True):
-        ahead = first - _starts(size)[:-1]  # of where it would be if there were no other kinds
+        ahead = first - starts(size)[:-1]  # of where it would be if there were no other kinds
         feature[np.arange(size.sum()) + np.repeat(ahead, size)] = np.repeat(indices, kind)
         first = first + size
     lanes = Lanes(largest, start, sizes[0], sizes[1], feature, indptr, indices, counts)
     if not is_large.any():
         return lanes, None
-    large_start = _starts(_sum_rows(indptr, is_large))
+    large_start = starts(_sum_rows(indptr, is_large))
     return lanes, LargeCounts(large_start, indices[is_large], counts[is_large])
 
 
@@ -176,37 +174,6 @@ class Blocks(NamedTuple):
     count: NDArray[np.float32]
 
 
-def make_blocks(lanes: Lanes, n_features: int, first: NDArray[np.int64]) -> Blocks:
-    """Sort the entries by blocks, whose first samples are given, and by feature."""
-    lane = first_lanes(lanes)
-    sample = np.repeat(np.arange(lanes.fours.size), np.diff(lanes.entry_start))
-    parts = []
-    for a, b in pairwise(first):
-        entries = slice(lanes.entry_start[a], lanes.entry_start[b])
-        features = lanes.entry_feature[entries]
-        order = sp.coo_array(
-            (np.arange(features.size), (features, sample[entries] - a)), (n_features, b - a)
-        ).tocsr()
-        sizes = np.diff(order.indptr)
-        here = np.minimum(lane[entries], lanes.start[b]) - lanes.start[a]
-        parts.append(
-            (np.flatnonzero(sizes), sizes[sizes > 0], order.indices, here[order.data],
-             lanes.entry_count[entries][order.data])
-        )  # fmt: skip
-    features, sizes, samples, here, counts = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
-    )
-    return Blocks(
-        first=first,
-        runs=_starts(np.array([part[0].size for part in parts])),
-        feature=features.astype(np.int32),
-        start=_starts(sizes),
-        sample=samples.astype(np.int32),
-        lane=here.astype(np.int32),
-        count=counts.astype(np.float32),
-    )
-
-
 def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
     """Return the first lane of each entry, or the number of all lanes if it has none."""
     v = np.where(lanes.entry_count > lanes.largest, 0, lanes.entry_count)
@@ -217,7 +184,7 @@ def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
         ((v >> 1) & 1, (v == 2) | (v == 3), lanes.twos),
         (v & 1, v == 1, None),
     ):
-        ahead = begin - _starts(_sum_rows(lanes.entry_start, kind))[:-1]
+        ahead = begin - starts(_sum_rows(lanes.entry_start, kind))[:-1]
         here = np.cumsum(kind) - kind + np.repeat(ahead, np.diff(lanes.entry_start))
         first[chosen] = here[chosen]
         begin = begin if size is None else begin + size

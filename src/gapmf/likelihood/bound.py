@@ -50,7 +50,7 @@ def mean_field_bound(
     K4 = -(-K // _AT_ONCE) * _AT_ONCE
     rows = np.zeros((F, K4))
     p = model.event_probabilities
-    scale_rows(0, p.shape[0], p, np.ones(K), rows)
+    scale_rows(p, np.ones(K), rows)
     data = counts.data.astype(np.float64)
     X = counts.indptr.astype(np.int64), counts.indices.astype(np.int32), data
     L = np.outer(sum_entries(counts.indptr, data), model.shares) if sizes is None else sizes.copy()
