@@ -15,7 +15,9 @@ from gapmf.types import Array
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
     """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 49."""
-    return s.c_sum * (beta / alpha / s.n_draws)
+    W = beta / alpha * s.c_sum
+    W /= s.n_draws  # no further array
+    return W
 
 
 def update_ch(s: Statistics) -> Array:
