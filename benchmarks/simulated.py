@@ -6,6 +6,7 @@ import argparse
 import json
 
 import numpy as np
+import scipy.sparse as sp
 
 from gapmf import GaP
 
@@ -31,3 +32,19 @@ def save(results, path):
     if path:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
+
+
+def short_documents(seed=0, N=17_000, F=52_000, K=20, tokens=235, alpha=0.1):
+    """Draw a sparse corpus, token by token: words follow Zipf's law, tilted by component."""
+    rng = np.random.default_rng(seed)
+    base = 1.0 / (np.arange(F) + 10.0)
+    H = rng.gamma(alpha, 1.0 / alpha, (N, K))
+    places = []
+    for k in range(K):
+        words = base * rng.gamma(0.3, 1.0, F)
+        sizes = rng.poisson(H[:, k] * tokens / K)
+        found = np.searchsorted(np.cumsum(words), rng.random(sizes.sum()) * words.sum())
+        places.append((np.repeat(np.arange(N), sizes), np.minimum(found, F - 1)))
+    rows, columns = (np.concatenate(part) for part in zip(*places, strict=True))
+    counts = sp.coo_array((np.ones(rows.size, dtype=np.int64), (rows, columns)), shape=(N, F))
+    return sp.csr_array(counts)

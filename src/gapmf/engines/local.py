@@ -111,7 +111,7 @@ def to_statistics(
     )
 
 
-BLOCK_LANES = 1 << 17  # in a block of one sweep: their 1/[Wh] take half a megabyte
+BLOCK_LANES = 1 << 20  # in a block of one sweep: their 1/[Wh] take four megabytes
 BLOCKS_PER_THREAD = 4  # at least
 MAX_COMPONENTS = 1 << 20  # the address of a draw has 20 bits for its component
 MAX_SIZES = 1 << 28  # entries of a histogram of L: 2 GiB

@@ -155,8 +155,8 @@ class Deferred(NamedTuple):
 class Blocks(NamedTuple):
     """The entries by blocks of samples, and within a block by feature.
 
-    Entries of a feature in a block are a run. A block has so few lanes that what is kept of them
-    for `one_sweep.add_by_feature` stays in the second cache.
+    Entries of a feature in a block are a run. A block is large, so that runs are not short, but not
+    so large that what is kept of its lanes for `one_sweep.add_by_feature` leaves the cache.
     """
 
     first: NDArray[np.int64]
