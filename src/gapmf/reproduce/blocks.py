@@ -59,9 +59,12 @@ class LongRun:
         given = {name: value for name, value in est.get_params().items() if name != "max_iter"}
         self._settings = {**data, **given}
 
+    def settings(self, i: int) -> dict[str, Any]:
+        """Return the settings of blocks 0 … i, which are those of all longer runs too."""
+        return self._settings | {"ends": list(self.ends[: i + 1])}
+
     def _block(self, i: int) -> tuple[str, dict[str, Any]]:
-        """Return the name of block i, and its settings; a run of more blocks shares its first."""
-        return f"{self.name}-to{self.ends[i]}", self._settings | {"ends": list(self.ends[: i + 1])}
+        return f"{self.name}-to{self.ends[i]}", self.settings(i)
 
     def _state_file(self, i: int) -> Path:
         return self._cache.path(*self._block(i)).with_suffix(".state")
