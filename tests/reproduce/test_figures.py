@@ -42,6 +42,18 @@ def test_fig1_only_mcem_c_stays_on_the_line(quick):
     assert not set(runs["data_seed"]) & set(runs["chain_seed"])
 
 
+@pytest.mark.parametrize(
+    "name", ["fig1-runs", "fig2-runs", "fig3b-runs", "rates", "spare", "overfit"]
+)
+def test_data_and_fits_have_different_seeds(quick, name):
+    """With one seed for both, the start of a fit comes from the draws that made the data."""
+    if not (quick.folder / f"{name}.csv").exists():
+        pytest.skip("needs the NIPS counts: set GAPMF_NIPS_DIR")
+    table = quick.table(name)
+    other = "chain_seed" if name.endswith("-runs") else "fit_seed"
+    assert not set(table["data_seed"]) & set(table[other])
+
+
 @pytest.mark.parametrize("w", [(8.2, 1.04), (3.0, 3.0), (0.0, 9.0), (5.0, 1e-3)])
 def test_fig1_contours_are_the_exact_cost(w):
     X = fig1.counts((8.0, 1.0), 300, 0)

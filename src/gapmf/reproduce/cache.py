@@ -29,6 +29,7 @@ from gapmf.parallel import for_each
 from gapmf.types import Array
 
 ALGORITHMS = ("mcem-c", "mcem-h", "mcem-ch")
+FITS = 1000  # added to the seed of the data: the seed of the fit, so that they share no draws
 
 
 class NotFinishedError(Exception):

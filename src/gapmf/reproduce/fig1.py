@@ -13,6 +13,7 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
 from gapmf.reproduce.cache import (
     ALGORITHMS,
+    FITS,
     NotFinishedError,
     ResultCache,
     paper_schedule,
@@ -34,7 +35,6 @@ from gapmf.types import Array
 QUIET = "#8a8a8a"
 LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # nats above the minimum
 CLOSE_LEVELS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-CHAINS = 1000  # the seed of the first chain: data and chains have seeds of their own
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     for i in range(config.n_sets):
         seed = options.seed + i
         X = counts(config.truth, config.n_samples, seed)
-        est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, CHAINS + seed)
+        est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, FITS + seed)
         data = {"name": "fig1", "truth": config.truth, "n_samples": config.n_samples}
         data["data_seed"] = seed
         try:
@@ -70,7 +70,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
             W = np.array([traces[a].values[n] for n in last])
             off = np.abs(W.sum(axis=1) - X.mean()).max()
             excess = float(costs(X, *W.mean(axis=0))) - best["smallest_cost"]
-            row = {"algorithm": a, "data_seed": seed, "chain_seed": CHAINS + seed}
+            row = {"algorithm": a, "data_seed": seed, "chain_seed": FITS + seed}
             rows.append(row | {"distance_from_the_line": off, "excess_of_last_mean": excess})
             if i == 0:
                 points = zip(last, W, strict=True)

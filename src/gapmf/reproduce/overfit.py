@@ -19,7 +19,7 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.predictive import estimate_activations, log_entry_rates, split_tokens
 from gapmf.model import GaP
-from gapmf.reproduce.cache import NotFinishedError, ResultCache, to_columns
+from gapmf.reproduce.cache import FITS, NotFinishedError, ResultCache, to_columns
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
 from gapmf.reproduce.results import Experiment, Options, Outcome, quantiles
 
@@ -81,12 +81,15 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
                 if method == "mjle" and problem.alpha < 1.0:
                     continue  # the joint likelihood has no maximum: it is infinite at h = 0
                 K = factor * problem.n_components
-                case: dict[str, Any] = {
+                case = {
                     "data": problem.name,
                     "alpha": problem.alpha,
-                    "seed": problem.seed,
+                    "n_samples": problem.train.shape[0],
+                    "data_seed": problem.seed,
+                    "fit_seed": FITS + problem.seed,
+                    "method": method,
+                    "n_components": K,
                 }
-                case |= {"n_samples": problem.train.shape[0], "method": method, "n_components": K}
                 settings = sizes | {"n_features": problem.train.shape[1]} | case
                 work = partial(judge, problem, method, K)
                 with suppress(NotFinishedError):
@@ -94,7 +97,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
                     rows.append(case | {"factor": factor} | found)
     curves = to_columns([{key: row[key] for key in row if key != "shares"} for row in rows])
     shares = [
-        {key: row[key] for key in ("data", "alpha", "n_samples", "seed", "method", "factor")}
+        {key: row[key] for key in ("data", "alpha", "n_samples", "data_seed", "method", "factor")}
         | {"column": k, "share": share}
         for row in rows
         for k, share in enumerate(row["shares"], start=1)
@@ -122,7 +125,7 @@ def simulated(config: Config, seed: int) -> list[Problem]:
 def judge(problem: Problem, method: str, n_components: int) -> dict[str, Any]:
     """Fit, and return the shares and the scores per held-out token, in nats."""
     fit = fit_kl_nmf if method == "kl-nmf" else partial(fit_model, algorithm=method)
-    model = fit(problem.train, n_components, problem.alpha, problem.seed)
+    model = fit(problem.train, n_components, problem.alpha, FITS + problem.seed)
     feature_counts = np.asarray(problem.train.sum(axis=0), dtype=float).ravel()
     smooth = model.smoothed(feature_counts, SMOOTHING)
     test = problem.test

@@ -24,7 +24,7 @@ from gapmf.em.exact_em import em_c_step, em_ch_step
 from gapmf.em.expectation import ExactExpectation, Expectation
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
-from gapmf.reproduce.cache import ResultCache
+from gapmf.reproduce.cache import FITS, ResultCache
 from gapmf.reproduce.results import (
     COLOURS,
     DASHED,
@@ -130,7 +130,8 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Compute the rates of every data set, by eigenvalues and from iterates."""
     sizes = {name: getattr(config, name) for name in ("n_components", "n_samples", "n_iter")}
     cases = [
-        {"alpha": alpha, "scale": scale, "seed": options.seed + i, **sizes}
+        {"alpha": alpha, "scale": scale, "data_seed": options.seed + i, **sizes}
+        | {"fit_seed": FITS + options.seed + i}
         for alpha in config.alphas
         for scale in config.scales
         for i in range(config.n_sets)
@@ -166,17 +167,25 @@ def _medians(rows: dict[str, Any], alpha: float, scale: float) -> dict[str, Any]
 
 
 def _measure(
-    alpha: float, scale: float, seed: int, n_components: int, n_samples: int, n_iter: int
+    alpha: float,
+    scale: float,
+    data_seed: int,
+    fit_seed: int,
+    n_components: int,
+    n_samples: int,
+    n_iter: int,
 ) -> dict[str, Any]:
     truth = paper_model(scale / alpha)
-    X = GaP(truth.W, alpha).sample(n_samples, random_state=seed)
-    est = GammaPoissonMF(n_components, algorithm="exact", alpha=alpha, random_state=seed).fit(X)
+    X = GaP(truth.W, alpha).sample(n_samples, random_state=data_seed)
+    est = GammaPoissonMF(n_components, algorithm="exact", alpha=alpha, random_state=fit_seed)
+    est.fit(X)
     expect = ExactExpectation(check_counts(X))
     rates = convergence_rates(expect, est.model_)
     return {
         "alpha": alpha,
         "scale": scale,
-        "seed": seed,
+        "data_seed": data_seed,
+        "fit_seed": fit_seed,
         "rho": float(rates.rho.max()),
         "smallest_share": float(est.model_.shares.min()),
         "em_c": float(rates.em_c[0]),

@@ -11,7 +11,7 @@ from gapmf.datasets import paper_model
 from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
-from gapmf.reproduce.cache import ResultCache
+from gapmf.reproduce.cache import FITS, ResultCache
 from gapmf.reproduce.results import (
     COLOURS,
     DASHED,
@@ -70,7 +70,9 @@ class Config:
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     """Find the exact maxima of every data set, with the true K and with spare columns."""
     cases = [
-        asdict(cell) | {"seed": options.seed + i, "n_fresh": config.n_fresh}
+        asdict(cell)
+        | {"data_seed": options.seed + i, "fit_seed": FITS + options.seed + i}
+        | {"n_fresh": config.n_fresh}
         for cell in config.cells
         for i in range(config.n_sets)
     ]
@@ -90,13 +92,19 @@ def bic_price(cell: Cell) -> float:
 
 
 def _fit_both(
-    scale: float, n_samples: int, alpha: float, n_spare: int, seed: int, n_fresh: int
+    scale: float,
+    n_samples: int,
+    alpha: float,
+    n_spare: int,
+    data_seed: int,
+    fit_seed: int,
+    n_fresh: int,
 ) -> dict[str, Any]:
     truth = GaP(paper_model(scale / alpha).W, alpha)
-    X = truth.sample(n_samples, random_state=seed)
-    fresh = truth.sample(n_fresh, random_state=FRESH + seed)
+    X = truth.sample(n_samples, random_state=data_seed)
+    fresh = truth.sample(n_fresh, random_state=FRESH + data_seed)
     lean, rich = (
-        GammaPoissonMF(K, algorithm="exact", alpha=alpha, random_state=seed).fit(X)
+        GammaPoissonMF(K, algorithm="exact", alpha=alpha, random_state=fit_seed).fit(X)
         for K in (N_TRUE, N_TRUE + n_spare)
     )
     held_out = [log_marginal_likelihood(fresh, est.model_).total / n_fresh for est in (lean, rich)]
@@ -106,7 +114,8 @@ def _fit_both(
         "n_samples": n_samples,
         "alpha": alpha,
         "n_spare": n_spare,
-        "seed": seed,
+        "data_seed": data_seed,
+        "fit_seed": fit_seed,
         "share": float(shares.sum()),
         "exactly_zero": int((shares < ZERO).sum()),
         "gain": rich.log_likelihood_ - lean.log_likelihood_,

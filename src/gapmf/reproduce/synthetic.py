@@ -19,6 +19,7 @@ from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.model import GaP
 from gapmf.reproduce.cache import (
     ALGORITHMS,
+    FITS,
     NotFinishedError,
     ResultCache,
     Trace,
@@ -40,7 +41,6 @@ from gapmf.reproduce.results import (
 )
 
 NEAR = 0.5  # nats above the minimum: an algorithm counts as converged there
-CHAINS = 1000  # the seed of the first chain: data and chains have seeds of their own
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
             found.append(_one(config, options.seed + i, options.seed + j, n_iter, cache))
             done.append((i, j))
     rows = [
-        {"algorithm": a, "data_seed": options.seed + i, "chain_seed": CHAINS + options.seed + j}
+        {"algorithm": a, "data_seed": options.seed + i, "chain_seed": FITS + options.seed + j}
         | _measure(traces[a], best["smallest_cost"])
         for (i, j), (traces, best) in zip(done, found, strict=True)
         for a in ALGORITHMS
     ]
     runs = to_columns(rows)
     sets, chains = (
-        runs["chain_seed"] - CHAINS == runs["data_seed"],
+        runs["chain_seed"] - FITS == runs["data_seed"],
         runs["data_seed"] == options.seed,
     )
     traces, best = found[0]
@@ -110,7 +110,7 @@ def _one(
         return -log_marginal_likelihood(X, model).total
 
     est = paper_schedule(
-        config.n_components, n_iter, config.n_draws, config.n_burn_in, CHAINS + chain
+        config.n_components, n_iter, config.n_draws, config.n_burn_in, FITS + chain
     )
     traces = trace_runs(est, X, cache, data, some_iterations(n_iter, config.n_looks), cost)
     search = data | {"n_components": config.n_components, "n_starts": config.n_starts}
