@@ -68,10 +68,12 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
             continue
         for a in ALGORITHMS:
             W = np.array([traces[a].values[n] for n in last])
-            off = np.abs(W.sum(axis=1) - X.mean()).max()
+            off = W.sum(axis=1) - X.mean()
+            along = np.abs(W[:, 0] - W[:, 1]) / np.sqrt(2.0)  # whichever column is the larger
             excess = float(costs(X, *W.mean(axis=0))) - best["smallest_cost"]
             row = {"algorithm": a, "data_seed": seed, "chain_seed": FITS + seed}
-            rows.append(row | {"distance_from_the_line": off, "excess_of_last_mean": excess})
+            row |= {"distance_from_the_line": np.abs(off).max(), "excess_of_last_mean": excess}
+            rows.append(row | {"spread_along_the_line": along.std(ddof=1)})
             if i == 0:
                 points = zip(last, W, strict=True)
                 curves += [
@@ -80,7 +82,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
         if i == 0:
             findings = {"mean_count": float(X.mean())} | best
     runs = to_columns(rows)
-    for name in ("distance_from_the_line", "excess_of_last_mean"):
+    for name in ("distance_from_the_line", "excess_of_last_mean", "spread_along_the_line"):
         findings[name] = {a: quantiles(runs[name][runs["algorithm"] == a]) for a in ALGORITHMS}
     settings = {"seed": options.seed, "iterations_run": n_iter, **asdict(config)}
     return Outcome(settings, to_columns(curves), findings, {"runs": runs})

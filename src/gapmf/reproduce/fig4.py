@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapmf.parallel import for_each
+from gapmf.ranks.features import match_components
+from gapmf.ranks.stability import SAME
 from gapmf.reproduce.blocks import LongRun, joined
 from gapmf.reproduce.cache import (
     NotFinishedError,
@@ -24,8 +26,16 @@ from gapmf.reproduce.cache import (
     some_iterations,
     to_columns,
 )
-from gapmf.reproduce.nips import QUICK, Subset, judge, load, rare_words
-from gapmf.reproduce.results import COLOURS, LABELS, Experiment, Options, Outcome, new_figure
+from gapmf.reproduce.nips import QUICK, Subset, describe, judge, load
+from gapmf.reproduce.results import (
+    COLOURS,
+    LABELS,
+    Experiment,
+    Options,
+    Outcome,
+    new_figure,
+    quantiles,
+)
 
 BLOCK = 50  # iterations in a block, at most
 EVERY_DOCUMENT = Subset(judged=1)
@@ -102,6 +112,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     curves: list[dict[str, Any]] = []
     likelihood: list[dict[str, Any]] = []
     summary: list[dict[str, Any]] = []
+    done: dict[tuple[str, int], tuple[LongRun, int]] = {}
     for planned, run in runs.items():
         n_blocks = sum(run.is_finished(i) for i in range(len(run.ends)))
         cache.n_missing += len(run.ends) - n_blocks
@@ -124,14 +135,11 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
                 likelihood.append(row | {"log_likelihood": value, "std_error": error})
         summary.append(who | {"iterations": len(norms), "planned": planned.n_iter})
         summary[-1] |= _movement(seconds, norms)
-    never, rare = rare_words(X)
-    findings: dict[str, Any] = {
-        "documents": X.shape[0],
-        "words": X.shape[1],
-        "words_never": never,
-        "words_fewer_than_ten_times": rare,
+        done[planned.algorithm, options.seed + planned.seed] = run, n_blocks
+    findings = describe(X) | {
         "tokens_judged": n_tokens,
         "runs": summary,
+        "solutions": _solutions(done, options.seed),
     }
     settings = {"seed": options.seed, **asdict(config)}
     return Outcome(settings, to_columns(curves), findings, {"likelihood": to_columns(likelihood)})
@@ -140,6 +148,33 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
 def _judge(log_likelihood: Any, run: LongRun, i: int) -> tuple[float, float]:
     value: tuple[float, float] = log_likelihood(run.model(i))
     return value
+
+
+def _solutions(
+    done: dict[tuple[str, int], tuple[LongRun, int]], first: int
+) -> list[dict[str, Any]]:
+    """Compare the components of runs, two by two, after as many iterations as both have.
+
+    These are the algorithms with the same seed, and MCEM-C with the first seed and with others.
+    Matched components overlap by Σ_f √(p_f q_f), which is 1 if they are equal.
+    """
+    pairs = [
+        (("mcem-ch", seed), (other, seed))
+        for other in ("mcem-c", "mcem-h")
+        for seed in dict.fromkeys(seed for _, seed in done)
+    ]
+    pairs += [(("mcem-c", first), key) for key in done if key[0] == "mcem-c" and key[1] != first]
+    found = []
+    for a, b in pairs:
+        if a not in done or b not in done:
+            continue
+        (one, n), (two, m) = done[a], done[b]
+        at = max(set(one.ends[:n]) & set(two.ends[:m]))
+        _, overlap = match_components(*(run.model(run.ends.index(at)) for run in (one, two)))
+        row = {"algorithms": [a[0], b[0]], "seeds": [a[1], b[1]], "iteration": at}
+        same = int((overlap >= SAME).sum())
+        found.append(row | {"overlap": quantiles(overlap), "components_in_common": same})
+    return found
 
 
 def _movement(seconds: Any, norms: Any) -> dict[str, Any]:
@@ -165,7 +200,7 @@ def draw(outcome: Outcome) -> Any:
         norms = np.column_stack([curves[key][mine] for key in columns])
         lines = left.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[algorithm], lw=1.1)
         lines[0].set_label(LABELS[algorithm])
-    top = curves["norm_1"].max() if not columns else max(curves[key].max() for key in columns)
+    top = max(curves[key].max() for key in columns)
     left.set(
         xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component", ylim=(0, 1.2 * top)
     )

@@ -79,7 +79,14 @@ def judge(
     return int(judged.sum()), log_likelihood
 
 
-def rare_words(X: sp.csr_array) -> tuple[int, int]:
-    """Return how many words never occur, and how many do, but fewer than ten times."""
+def describe(X: sp.csr_array) -> dict[str, Any]:
+    """Return what the paper says of the data: sizes, zeros, the largest count, rare words."""
     totals = np.asarray(X.sum(axis=0)).ravel()
-    return int((totals == 0).sum()), int(((totals > 0) & (totals < 10)).sum())
+    return {
+        "documents": X.shape[0],
+        "words": X.shape[1],
+        "share_of_zeros": 1.0 - X.count_nonzero() / (X.shape[0] * X.shape[1]),
+        "largest_count": int(X.max()),
+        "words_never": int((totals == 0).sum()),
+        "words_fewer_than_ten_times": int(((totals > 0) & (totals < 10)).sum()),
+    }
