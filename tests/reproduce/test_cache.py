@@ -1,5 +1,7 @@
 """The cache of results, traces of runs, and commands that are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -99,13 +101,20 @@ def test_a_contender_is_added_by_one_line(X, tmp_path, monkeypatch):
     more = Contender("rough", "#123456", {"tol": 1e-2})
     monkeypatch.setattr(race, "CONTENDERS", (*race.CONTENDERS, more))
     monkeypatch.setattr(race, "load", lambda folder, part: sp.csr_array(X))
-    config = race.Config(n_components=2, max_iter=5, max_sweeps=300)
+    config = race.Config(n_components=2, n_seeds=2, max_iter=5, max_sweeps=300)
     outcome = race.run(config, Options(), ResultCache(tmp_path))
-    assert "rough" in outcome.findings["alpha learned"]
-    assert len(set(outcome.curves["contender"])) == 4
+    runs = outcome.findings["runs"]
+    assert [(run["seed"], run["alpha_learned"]) for run in runs if run["contender"] == "rough"] == [
+        (0, False), (0, True), (1, False), (1, True)
+    ]  # fmt: skip
+    assert len(runs) == 2 * 2 * 5
     with styled():
         panel = race.draw(outcome).axes[0]
     assert panel.lines[-1].get_color() == "#123456"
+    finished = ResultCache(tmp_path)
+    finished.finished_only = True
+    found = race.run(replace(config, n_seeds=3), Options(), finished)
+    assert (len(found.findings["runs"]), finished.n_missing) == (20, 10)
 
 
 @pytest.mark.parametrize(

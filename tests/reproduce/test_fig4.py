@@ -52,6 +52,21 @@ def test_only_what_a_setting_changes_is_computed_again(names):
     assert longer == ["nips-mcem-c-seed0-to6", "nips-mcem-ch-seed0-to6"]
 
 
+def test_components_of_runs_are_compared_two_by_two(X, tmp_path, monkeypatch):
+    monkeypatch.setattr(fig4, "load", lambda folder, part: X)
+    outcome = fig4.run(SMALL, Options(), ResultCache(tmp_path))
+    found = {(*row["algorithms"], *row["seeds"]): row for row in outcome.findings["solutions"]}
+    iterations = {key: row["iteration"] for key, row in found.items()}
+    assert iterations == {
+        ("mcem-ch", "mcem-c", 0, 0): 4,
+        ("mcem-ch", "mcem-c", 1, 1): 2,
+        ("mcem-ch", "mcem-h", 0, 0): 1,  # the milestone that both runs have
+        ("mcem-ch", "mcem-h", 1, 1): 2,
+        ("mcem-c", "mcem-c", 0, 1): 1,
+    }
+    assert all(0.0 < row["overlap"][0] <= 1.0 + 1e-12 for row in found.values())
+
+
 def test_blocks_end_at_milestones_and_after_fifty_iterations():
     assert block_ends(120, (1, 20, 500)) == (1, 20, 50, 100, 120)
 

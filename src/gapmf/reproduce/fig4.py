@@ -26,7 +26,7 @@ from gapmf.reproduce.cache import (
     some_iterations,
     to_columns,
 )
-from gapmf.reproduce.nips import QUICK, Subset, describe, judge, load
+from gapmf.reproduce.nips import QUICK, WHOLE, Subset, describe, judge, load
 from gapmf.reproduce.results import (
     COLOURS,
     LABELS,
@@ -38,7 +38,6 @@ from gapmf.reproduce.results import (
 )
 
 BLOCK = 50  # iterations in a block, at most
-EVERY_DOCUMENT = Subset(judged=1)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def protocol(n_long: int, n_short: int, seeds: Sequence[int]) -> tuple[Run, ...]
 class Config:
     """The paper's protocol, and more seeds at fewer iterations."""
 
-    part: Subset = EVERY_DOCUMENT
+    part: Subset = WHOLE
     n_components: int = 10
     n_draws: int = 125
     n_burn_in: int = 125
@@ -201,12 +200,11 @@ def draw(outcome: Outcome) -> Any:
         lines = left.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[algorithm], lw=1.1)
         lines[0].set_label(LABELS[algorithm])
     top = max(curves[key].max() for key in columns)
-    left.set(
-        xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component", ylim=(0, 1.2 * top)
-    )
-    left.legend(loc="upper left", ncols=2)
+    left.set(xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component")
+    left.set(title=f"seed {seeds[0]}", ylim=(0.0, 1.05 * top))
     best = table["log_likelihood"].max()
-    for seed, style in zip(seeds, ("-", "--", ":"), strict=False):
+    styles = dict(zip(seeds.tolist(), ("-", "--", ":"), strict=False))
+    for seed, style in styles.items():
         for algorithm in ("mcem-h", "mcem-ch", "mcem-c"):
             mine = (table["algorithm"] == algorithm) & (table["seed"] == seed)
             below = best - table["log_likelihood"][mine]
@@ -217,7 +215,9 @@ def draw(outcome: Outcome) -> Any:
             right.plot(x, below[shown], **line)
     right.set(xscale="log", yscale="log", xlabel="iteration")
     right.set_ylabel("nats below the best of these likelihoods")
-    right.legend(loc="upper right")
+    lines_of = {"-": "solid", "--": "dashed", ":": "dotted"}
+    right.set_title(", ".join(f"seed {seed}: {lines_of[s]}" for seed, s in styles.items()))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

@@ -25,7 +25,7 @@ class Subset:
 
     every: int = 1
     n_words: int | None = None
-    judged: int = 5
+    judged: int = 1
 
 
 WHOLE = Subset()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
 from gapmf.parallel import for_each
-from gapmf.reproduce.cache import ResultCache, Trace, to_columns, trace_fit
+from gapmf.reproduce.cache import NotFinishedError, ResultCache, Trace, to_columns, trace_fit
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, judge, load
 from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure
 
+NEAR = 0.01  # nats per token below the best: a schedule counts as near there
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
 
 
@@ -31,8 +34,18 @@ class Contender:
 CONTENDERS = (
     Contender("the paper's", COLOURS["mcem-ch"], _PAPER, max_sweeps=15_000),
     Contender("adaptive (default)", COLOURS["mcem-c"]),
-    Contender("SAEM", COLOURS["mcem-h"], {"schedule": "saem"}),
+    Contender("SAEM, γ restarted", COLOURS["mcem-h"], {"schedule": "saem"}),
+    Contender("SAEM, textbook", "#e08a1e", {"schedule": "saem-textbook"}),
 )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A contender with a seed, with α = 1 or learned."""
+
+    contender: Contender
+    seed: int
+    learned: bool
 
 
 @dataclass(frozen=True)
@@ -41,100 +54,133 @@ class Config:
 
     part: Subset = WHOLE
     n_components: int = 10
+    n_seeds: int = 3
     max_iter: int = 2000
     max_sweeps: int = 10**9
-    growth: float = 1.6  # ratio of the numbers of sweeps at which the likelihood is computed
+    growth: float = 2.5  # ratio of the numbers of sweeps at which the likelihood is computed
+    # Of each likelihood, for an error of 2e-5 nats per token:
+    n_particles: int = 48
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
-    """Run every contender with α = 1 and with α learned."""
+    """Run every contender with α = 1 and with α learned, one seed after the other."""
     X = load(options.data, config.part)
-    n_tokens, log_likelihood = judge(X, config.part, options.seed)
+    n_tokens, log_likelihood = judge(X, config.part, options.seed, config.n_particles)
+    judged = {"n_particles": config.n_particles, "judge": options.seed}
+    cases = [
+        Case(contender, options.seed + i, learned)
+        for i in range(config.n_seeds)
+        for learned in (False, True)
+        for contender in CONTENDERS
+    ]
 
-    def trace(case: tuple[Contender, bool]) -> Trace:
-        contender, learned = case
-        est = GammaPoissonMF(
-            config.n_components,
-            max_iter=config.max_iter,
-            learn_alpha=learned,
-            random_state=options.seed,
-            **contender.parameters,
-        )
-        name = f"race {contender.label}{', α learned' if learned else ''}"
-        data = {"name": name, "growth": config.growth, **asdict(config.part)}
-        milestone = 1.0
+    def trace(case: Case) -> Trace | None:
+        with suppress(NotFinishedError):
+            return _trace(case, config, X, log_likelihood, judged, cache)
+        return None
 
-        def keep(state: Iteration) -> bool:
-            nonlocal milestone
-            due = state.n_sweeps >= milestone
-            milestone = state.n_sweeps * config.growth if due else milestone
-            return due
-
-        most = min(config.max_sweeps, contender.max_sweeps or config.max_sweeps)
-        return trace_fit(est, X, cache, data, keep, log_likelihood, most)
-
-    cases = [(c, learned) for learned in (False, True) for c in CONTENDERS]
-    traces = for_each(trace, cases, cache.n_jobs)
     curves = to_columns(
         [
             {
-                "contender": contender.label,
-                "alpha_learned": learned,
+                "contender": case.contender.label,
+                "alpha_learned": case.learned,
+                "seed": case.seed,
                 "sweeps": found.n_sweeps[i - 1],
                 "cpu_seconds": found.cpu_seconds[i - 1],
                 "log_likelihood": value / n_tokens,
                 "std_error": error / n_tokens,
             }
-            for (contender, learned), found in zip(cases, traces, strict=True)
+            for case, found in zip(cases, for_each(trace, cases, cache.n_jobs), strict=True)
+            if found is not None
             for i, (value, error) in found.values.items()
         ]
     )
-    findings: dict[str, Any] = {"tokens_judged": n_tokens}
-    for learned in (False, True):
-        findings["alpha learned" if learned else "alpha = 1"] = _findings(curves, learned)
+    findings = {"tokens_judged": n_tokens, "near": NEAR, "runs": _runs(curves)}
     return Outcome({"seed": options.seed, **asdict(config)}, curves, findings)
 
 
-def _findings(curves: dict[str, Any], learned: bool) -> dict[str, Any]:
-    """Find where each ended, and when each was within 0.01 nats per token of the best."""
-    these = curves["alpha_learned"] == learned
-    best = curves["log_likelihood"][these].max()
-    found: dict[str, Any] = {"best": best}
-    for label in dict.fromkeys(curves["contender"].tolist()):
-        mine = these & (curves["contender"] == label)
+def _trace(
+    case: Case,
+    config: Config,
+    X: sp.csr_array,
+    log_likelihood: Any,
+    judged: dict[str, Any],
+    cache: ResultCache,
+) -> Trace:
+    """Fit, and judge the models after about 1, 2.5, 2.5² … sweeps, and the last."""
+    contender = case.contender
+    est = GammaPoissonMF(
+        config.n_components,
+        max_iter=config.max_iter,
+        learn_alpha=case.learned,
+        random_state=case.seed,
+        **contender.parameters,
+    )
+    name = f"race {contender.label}{', α learned' if case.learned else ''}"
+    data = {"name": name, "growth": config.growth} | judged
+    milestone = 1.0
+
+    def keep(state: Iteration) -> bool:
+        nonlocal milestone
+        due = state.n_sweeps >= milestone
+        milestone = state.n_sweeps * config.growth if due else milestone
+        return due
+
+    most = min(config.max_sweeps, contender.max_sweeps or config.max_sweeps)
+    return trace_fit(est, X, cache, data | asdict(config.part), keep, log_likelihood, most)
+
+
+def _runs(curves: dict[str, Any]) -> list[dict[str, Any]]:
+    """Find where each run ended, and when it was near the best run with its seed and kind of α."""
+    found = []
+    columns = [curves[name].tolist() for name in ("alpha_learned", "seed", "contender")]
+    for learned, seed, label in dict.fromkeys(zip(*columns, strict=True)):
+        rivals = (curves["alpha_learned"] == learned) & (curves["seed"] == seed)
+        mine = rivals & (curves["contender"] == label)
         values, seconds = curves["log_likelihood"][mine], curves["cpu_seconds"][mine]
-        near = np.flatnonzero(values > best - 0.01)
-        found[label] = {
-            "log_likelihood": values[-1],
-            "cpu_seconds": seconds[-1],
-            "sweeps": int(curves["sweeps"][mine][-1]),
-            "cpu_seconds_until_near": seconds[near[0]] if near.size else None,
-        }
+        near = np.flatnonzero(values > curves["log_likelihood"][rivals].max() - NEAR)
+        found.append(
+            {
+                "alpha_learned": learned,
+                "seed": seed,
+                "contender": label,
+                "sweeps": int(curves["sweeps"][mine][-1]),
+                "cpu_seconds": seconds[-1],
+                "log_likelihood": values[-1],
+                "std_error": curves["std_error"][mine][-1],
+                "cpu_seconds_until_near": seconds[near[0]] if near.size else None,
+            }
+        )
     return found
 
 
 def draw(outcome: Outcome) -> Any:
-    """Draw one panel for α = 1 and one for α learned."""
+    """Draw one panel for α = 1 and one for α learned, with a line for each run."""
     figure, axes = new_figure(2)
     curves = outcome.curves
+    seeds = np.unique(curves["seed"]).tolist()
     for ax, learned in zip(axes, (False, True), strict=True):
         these = curves["alpha_learned"] == learned
         for c in CONTENDERS:
-            mine = these & (curves["contender"] == c.label)
-            x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
-            ax.plot(x, y, color=c.colour, marker=".", label=c.label)
-        top = curves["log_likelihood"][these].max()
+            for seed in seeds:
+                mine = these & (curves["contender"] == c.label) & (curves["seed"] == seed)
+                x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
+                style = {"color": c.colour, "marker": ".", "linewidth": 1.0}
+                ax.plot(x, y, label=c.label if seed == seeds[0] else None, **style)
         title = "α learned" if learned else "α = 1"
-        ax.set(xscale="log", xlabel="CPU time, s", title=title, ylim=(top - 0.32, top + 0.02))
+        ax.set(xscale="log", xlabel="CPU time, s", title=title)
+        if these.any():
+            top = curves["log_likelihood"][these].max()
+            ax.set_ylim(top - 0.32, top + 0.02)
     axes[0].set_ylabel("log-likelihood, nats per token")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
 RACE = Experiment(
     "log-likelihood against time, NIPS, K = 10",
     Config(),
-    Config(QUICK, max_iter=120, max_sweeps=1500, growth=1000.0),
+    Config(QUICK, n_seeds=1, max_iter=120, max_sweeps=1500, growth=1000.0),
     run,
     draw,
     needs_nips=True,

@@ -74,7 +74,7 @@ def plot_runs(ax: Any, algorithm: Any, x: Any, y: Any, **style: Any) -> None:
         lines[0].set_label(LABELS[name])
 
 
-def plot_bands(ax: Any, bands: Any, column: str, *, labelled: bool = True) -> None:
+def plot_bands(ax: Any, bands: Any, column: str) -> None:
     """Draw the median of a column against iterations, in a band from quartile to quartile."""
     for name in [a for a in ("mcem-h", "mcem-ch", "mcem-c") if a in bands["algorithm"]]:
         mine = bands["algorithm"] == name
@@ -83,20 +83,20 @@ def plot_bands(ax: Any, bands: Any, column: str, *, labelled: bool = True) -> No
             for key in ("iteration", *(f"{column}_{part}" for part in ("low", "median", "high")))
         )
         ax.fill_between(x, low, high, color=COLOURS[name], alpha=0.18, linewidth=0)
-        ax.plot(x, middle, color=COLOURS[name], label=LABELS[name] if labelled else None)
-
-
-PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+        ax.plot(x, middle, color=COLOURS[name])
 
 
 def quantiles(values: Any) -> list[float | None]:
     """Return minimum, quartiles and maximum; None for infinite ones.
 
-    A quantile is a value, or the mean of two: interpolation would make inf − inf of runs that never
-    came near. The median of ten is the mean of the fifth and the sixth.
+    A quantile is one of the values, or the mean of two neighbours where it lies between them, as
+    the median of ten. (NumPy would subtract infinite values, of runs that never came near.)
     """
-    found = np.quantile(values, PARTS, method="averaged_inverted_cdf")
-    return [float(x) if np.isfinite(x) else None for x in found]
+    x = np.sort(np.asarray(values, dtype=float))
+    places = np.arange(5) * x.size / 4
+    low = x[np.maximum(np.ceil(places).astype(int) - 1, 0)]
+    high = x[np.minimum(np.floor(places).astype(int), x.size - 1)]
+    return [float(q) if np.isfinite(q) else None for q in 0.5 * (low + high)]
 
 
 @dataclass(frozen=True)

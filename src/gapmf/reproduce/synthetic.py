@@ -215,9 +215,8 @@ def draw_cost(outcome: Outcome) -> Any:
     plot_runs(left, curves["algorithm"], curves["cpu_seconds"], curves["cost"])
     left.axhline(outcome.findings["smallest_cost"], label="exact minimum", **DASHED)
     left.set(xlabel="CPU time, s", ylabel="$C_{ML}(W)$, nats", title="the first data set")
-    left.legend()
     plot_excess(right, outcome)
-    return figure
+    return _with_legend(figure, left)
 
 
 def draw_norms(outcome: Outcome) -> Any:
@@ -225,7 +224,7 @@ def draw_norms(outcome: Outcome) -> Any:
     figure, (left, right) = new_figure(2)
     plot_norms(left, outcome)
     plot_all_norms(right, outcome)
-    return figure
+    return _with_legend(figure, left)
 
 
 def draw_both(outcome: Outcome) -> Any:
@@ -234,6 +233,12 @@ def draw_both(outcome: Outcome) -> Any:
     plot_norms(left, outcome)
     plot_all_norms(middle, outcome)
     plot_excess(right, outcome)
+    return _with_legend(figure, left)
+
+
+def _with_legend(figure: Any, ax: Any) -> Any:
+    """Put the legend of one panel, which is that of all, below the panels: it covers no curve."""
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
@@ -245,31 +250,28 @@ def plot_norms(ax: Any, outcome: Outcome) -> None:
     for i, norm in enumerate(outcome.findings["norms_of_smallest_cost"]):
         ax.axhline(norm, label=None if i else "exact minimum", **DASHED)
     ax.set(xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component")
-    ax.set(title="the first data set", ylim=(0.0, 1.35 * norms.max()))
-    ax.legend(loc="upper right", ncols=2)
+    ax.set(title="the first data set", ylim=(0.0, 1.05 * norms.max()))
 
 
 def plot_all_norms(ax: Any, outcome: Outcome) -> None:
     """Draw medians and quartiles over data sets of the largest, the second and the third norm."""
     bands = outcome.more["bands"]
     labels = [key.removesuffix("_median") for key in bands if key.endswith("_median")]
-    for i, label in enumerate(labels[1:]):
-        plot_bands(ax, bands, label, labelled=i == 0)
+    for label in labels[1:]:
+        plot_bands(ax, bands, label)
     top = bands["norm_1_high"].max()
-    ax.set(xscale="log", xlabel="iteration", ylim=(0.0, 1.35 * top))
+    ax.set(xscale="log", xlabel="iteration", ylim=(0.0, 1.05 * top))
     ax.set_ylabel("$||w_k||_1$, sorted")
     ax.set_title(_seeds(outcome))
-    ax.legend(loc="upper right", ncols=2)
 
 
 def plot_excess(ax: Any, outcome: Outcome) -> None:
     """Draw medians and quartiles over data sets of the cost above the exact minimum."""
     plot_bands(ax, outcome.more["bands"], "excess")
-    ax.axhline(NEAR, label=f"{NEAR:g} nats", **(DASHED | {"linestyle": (0, (1, 2))}))
+    ax.axhline(NEAR, **(DASHED | {"linestyle": (0, (1, 2))}))
     ax.set(xscale="log", yscale="log", xlabel="iteration")
     ax.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
     ax.set_title(_seeds(outcome))
-    ax.legend(loc="lower left")
 
 
 def _seeds(outcome: Outcome) -> str:
