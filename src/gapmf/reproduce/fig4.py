@@ -38,6 +38,7 @@ from gapmf.reproduce.results import (
 )
 
 BLOCK = 50  # iterations in a block, at most
+SETTLED = 0.05  # norms that stay as near to their last values have settled
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,14 @@ def _solutions(
 
 
 def _movement(seconds: Any, norms: Any) -> dict[str, Any]:
-    """Measure how far the norms still moved in the last tenth."""
+    """Measure when the norms settled, and how far they still moved in the last tenth."""
     tenth = max(len(norms) // 10, 1)
     last = norms[-tenth:].mean(axis=0)
     before = norms[-2 * tenth : -tenth].mean(axis=0) if len(norms) > 1 else last
+    far = np.flatnonzero((np.abs(norms / norms[-1] - 1.0) > SETTLED).any(axis=1))
     return {
         "cpu_seconds": seconds[-1],
+        "norms_settle_after": int(far[-1]) + 2 if far.size else 1,  # iterations count from one
         "norms_at_the_end": np.sort(norms[-1])[::-1],
         "largest_change_in_the_last_tenth": float(np.abs(last / before - 1.0).max()),
     }

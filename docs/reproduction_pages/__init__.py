@@ -1,0 +1,1 @@
+"""The pages docs/reproduction.md and docs/spare-column.md, written from the results in docs/figures."""
