@@ -28,7 +28,7 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     )
     deferred = make_deferred(engine._largest[0], 1, K)
     beyond = make_beyond(engine._largest[0], K, plan)
-    where = engine._lanes, engine._large, weights, plan, scales, L, new, workspace
+    where = engine._lanes, engine._large, weights, plan, scales, L, new, None, workspace
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
         if expectations:

@@ -216,3 +216,85 @@ def mean_field_bound(v, W, alpha, beta, L):
     prior = alpha * np.log(beta) - special.gammaln(alpha) + (alpha - 1) * mean_log - beta * mean
     own = shape * np.log(rate) - special.gammaln(shape) + (shape - 1) * mean_log - rate * mean
     return value + (prior - own).sum()
+
+
+# Exposures and unobserved entries: v_fn ~ Poisson(s_n [W h_n]_f) where m_fn is True, F×N.
+
+
+def observed_pieces(V, W, alpha, beta, s, m):
+    """For each sample: every admissible C (F×K), its probability, and the rates R_kn."""
+    K = W.shape[1]
+    for n in range(V.shape[1]):
+        seen = np.flatnonzero(m[:, n])
+        rate = np.array([s[n] * sum(W[f, k] for f in seen) + beta[k] for k in range(K)])
+        tensors, products = [], []
+        for choice in itertools.product(*(compositions(int(V[f, n]), K) for f in seen)):
+            C = np.zeros(W.shape)
+            C[seen] = np.array(choice).reshape(seen.size, K)
+            product = 1.0
+            for k in range(K):
+                p = [s[n] * W[f, k] / rate[k] for f in seen]
+                c = [int(C[f, k]) for f in seen]
+                product *= negative_multinomial_pmf(c, float(alpha[k]), p)
+            tensors.append(C)
+            products.append(product)
+        yield tensors, np.array(products), rate
+
+
+def observed_log_likelihood(V, W, alpha, beta, s, m):
+    """log p(V | W) with exposures s (N,), of the entries that m (F×N) says were observed."""
+    pieces = observed_pieces(V, W, alpha, beta, s, m)
+    return sum(math.log(products.sum()) for _, products, _ in pieces)
+
+
+def observed_moments(V, W, alpha, beta, s, m):
+    """E[c_fkn] (F×K×N), E[L_kn] (K×N) and E[h_kn] = (α_k + E[L_kn]) / R_kn (K×N)."""
+    (F, K), N = W.shape, V.shape[1]
+    c, h = np.zeros((F, K, N)), np.zeros((K, N))
+    for n, (tensors, products, rate) in enumerate(observed_pieces(V, W, alpha, beta, s, m)):
+        c[:, :, n] = sum(q * C for q, C in zip(products / products.sum(), tensors, strict=True))
+        h[:, n] = (alpha + c[:, :, n].sum(axis=0)) / rate
+    return c, c.sum(axis=0), h
+
+
+def observed_em_step(V, W, alpha, beta, s, m, *, expanded=True):
+    """One step of EM-C, parameter-expanded: (C, H) maximised in W and β, then β scaled back.
+
+    Without `expanded`, one of EM-CH: in W alone.
+    """
+    c, _, h = observed_moments(V, W, alpha, beta, s, m)
+    N = V.shape[1]
+    new = np.zeros_like(W)
+    for f in range(W.shape[0]):
+        for k in range(W.shape[1]):
+            below = sum(m[f, n] * s[n] * h[k, n] for n in range(N))
+            new[f, k] = c[f, k].sum() / below if below > 0 else 0.0
+            if expanded:
+                new[f, k] *= beta[k] * h[k].sum() / (N * alpha[k])
+    return new
+
+
+def observed_alpha(V, W, alpha, beta, s, m, k, new_W):
+    """α_k that is best for the sizes L_kn at fixed means M_kn = (α_k/β_k) s_n Σ_f m_fn w_fk.
+
+    The sizes are negative binomial with these means, those of `new_W`; the expectation over C is
+    at (W, α).
+    """
+    means = alpha[k] / beta[k] * s * (m * new_W[:, [k]]).sum(axis=0)
+
+    def expected(a):
+        value = 0.0
+        for n, (tensors, products, _) in enumerate(observed_pieces(V, W, alpha, beta, s, m)):
+            if means[n] > 0:
+                law = stats.nbinom(a, a / (a + means[n]))
+                sizes = np.array([C[:, k].sum() for C in tensors])
+                value += products / products.sum() @ law.logpmf(sizes)
+        return value
+
+    found = optimize.minimize_scalar(
+        lambda x: -expected(math.exp(x)),
+        bounds=(math.log(1e-4), math.log(1e4)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return math.exp(found.x)

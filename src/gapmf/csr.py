@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +12,20 @@ from numpy.typing import NDArray
 from gapmf.types import Index
 
 
-def distinct_rows(X: sp.csr_array) -> tuple[Index, Index]:
+def distinct_rows(X: sp.csr_array, also: Sequence[bytes] | None = None) -> tuple[Index, Index]:
     """Return the first of each group of equal rows, and the group of every row.
 
-    X must be canonical (see `check_counts`), so that equal rows have equal bytes.
+    X must be canonical (see `check_counts`), so that equal rows have equal bytes. Rows also differ
+    if what `also` has of them does.
     """
-    seen: dict[tuple[bytes, bytes], int] = {}
+    seen: dict[tuple[bytes, ...], int] = {}
     first: list[int] = []
     inverse = np.empty(X.shape[0], dtype=np.int64)
     for n in range(X.shape[0]):
         lo, hi = X.indptr[n], X.indptr[n + 1]
-        key = (X.indices[lo:hi].tobytes(), X.data[lo:hi].tobytes())
+        key: tuple[bytes, ...] = (X.indices[lo:hi].tobytes(), X.data[lo:hi].tobytes())
+        if also is not None:
+            key = (*key, also[n])
         place = seen.setdefault(key, len(first))
         if place == len(first):
             first.append(n)
@@ -49,13 +53,18 @@ class Block(NamedTuple):
     indptr: Index
     indices: Index
     counts: Index
-    features: Index  # (J,): original numbers of the features, ascending
+    features: Index  # (J,): original numbers of the features; ascending unless entries are `own`
 
 
-def take_block(X: sp.csr_array, rows: Index) -> Block:
-    """Cut out the given rows of X and renumber their features from 0."""
+def take_block(X: sp.csr_array, rows: Index, *, own: bool = False) -> Block:
+    """Cut out the given rows of X and renumber their features from 0.
+
+    With `own`, every entry counts as a feature of its own: `features` then repeat.
+    """
     part = X[rows]
-    features, local = np.unique(part.indices, return_inverse=True)
+    features, local = part.indices, np.arange(part.nnz)
+    if not own:
+        features, local = np.unique(part.indices, return_inverse=True)
     return Block(
         part.indptr.astype(np.int64), local.astype(np.int64), part.data, features.astype(np.int64)
     )

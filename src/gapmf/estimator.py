@@ -41,12 +41,13 @@ from gapmf.em.settings import (
 from gapmf.errors import InvalidInputError
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
-from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.marginal import log_likelihood_of
 from gapmf.likelihood.partial import total_log_likelihood
 from gapmf.likelihood.planning import MAX_COST
-from gapmf.likelihood.posterior import Posterior, posterior_activations
+from gapmf.likelihood.posterior import Posterior, posterior_of
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
+from gapmf.observation import Observation, check_all_observed_somewhere, observe
 from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
@@ -212,6 +213,13 @@ class GammaPoissonMF(
     activations_ : ndarray of shape (n_samples, n_components)
         The activations that "mjle" fits together with the components. They are not the posterior
         means that `transform` computes.
+    exposure_ : {"total", "given"}
+        Only if the fit had exposures: those that "total" computes, or those that were given.
+    mean_total_ : float
+        Mean total count of the samples of the fit. Only with exposure="total", which divides by
+        it.
+    n_unobserved_ : int
+        Number of entries of X that were not observed.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -294,7 +302,14 @@ class GammaPoissonMF(
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        observed: Any = None,
+    ) -> Self:
         """Fit the components to counts.
 
         After Ctrl-C, the estimator keeps the current model, and a warning says so.
@@ -309,6 +324,15 @@ class GammaPoissonMF(
         sample_weight : array-like of shape (n_samples,), default=None
             How many times each sample counts. Monte Carlo algorithms need whole numbers, because
             they repeat each sample that many times.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, > 0: x_nf ~ Poisson(s_n [W h_n]_f). Use it for what makes the
+            counts of a sample large or small but says nothing about its composition: sequencing
+            depth, hours of observation, area. "total" is the total count of each sample, divided
+            by the mean total. None means 1 for all. Not for "vbem" and "mjle".
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Mask with the shape of X, True where an entry was observed. Other entries are no zeros:
+            they are left out of the likelihood, and counts there are ignored. With "nan", missing
+            values in a dense array or a data frame were not observed. None means that all were.
 
         Returns
         -------
@@ -324,20 +348,69 @@ class GammaPoissonMF(
         >>> GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]]).n_features_in_
         2
         """
-        data, settings = self._check_fit(X, sample_weight)
+        data, settings, observed_as = self._check_fit(X, sample_weight, exposure, observed)
         rng = _own_generator(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
             check_no_unfinished_fit(self.checkpoint, version=gapmf.__version__)
             parameters = self.get_params(deep=False) | self._warm_start(data.counts.shape[1])
-            saved = SavedFit(parameters, fingerprint(data.counts, data.weights))
+            saved = SavedFit(parameters, fingerprint(data.counts, data.weights, data.keys))
             checkpoint = persistence.new_checkpoint(
                 self.checkpoint, saved, version=gapmf.__version__
             )
-        return self._fit(X, data, settings, rng, checkpoint)
+        return self._fit(X, data, settings, rng, checkpoint, observed_as=observed_as)
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        observed: Any = None,
+    ) -> Array:
+        """Fit the components and compute the activations of the same samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
+            Counts.
+        y : None, default=None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many times each sample counts, as in `fit`.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Activations.
+
+        See Also
+        --------
+        transform : The same for any samples.
+
+        Examples
+        --------
+        >>> GammaPoissonMF(1, random_state=0).fit_transform([[4, 1], [0, 2], [3, 1]]).shape
+        (3, 1)
+        """
+        self.fit(X, y, sample_weight, exposure, observed)
+        return self.transform(X, exposure, observed)
 
     @classmethod
-    def resume(cls, path: Any, X: Any, *, sample_weight: Any = None, **changes: Any) -> Self:
+    def resume(
+        cls,
+        path: Any,
+        X: Any,
+        *,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        observed: Any = None,
+        **changes: Any,
+    ) -> Self:
         """Continue a fit from its checkpoint, to bit-for-bit the same result.
 
         Parameters
@@ -348,6 +421,8 @@ class GammaPoissonMF(
             The counts of the fit.
         sample_weight : array-like of shape (n_samples,), default=None
             The weights of the fit.
+        exposure, observed : array-like or str, default=None
+            The exposures and observed entries of the fit.
         **changes : dict
             New values of `n_jobs`, `verbose`, `callbacks` or `checkpoint`, which change nothing
             in the result.
@@ -378,8 +453,8 @@ class GammaPoissonMF(
         other = est.checkpoint
         if other is not None and os.path.realpath(other) != os.path.realpath(path):
             check_no_unfinished_fit(other, version=gapmf.__version__)
-        data, settings = est._check_fit(X, sample_weight)
-        saved.check_data(path, data.counts, data.weights)
+        data, settings, observed_as = est._check_fit(X, sample_weight, exposure, observed)
+        saved.check_data(path, data.counts, data.weights, data.keys)
         if saved.fitted is not None:
             return est._store(saved.fitted)
         assert saved.state is not None
@@ -389,11 +464,16 @@ class GammaPoissonMF(
             checkpoint = persistence.new_checkpoint(
                 est.checkpoint, saved, version=gapmf.__version__, resumed=True
             )
-        return est._fit(X, data, settings, saved.state.rng, checkpoint, saved.state)
+        return est._fit(
+            X, data, settings, saved.state.rng, checkpoint, saved.state, observed_as=observed_as
+        )
 
-    def _check_fit(self, X: Any, sample_weight: Any) -> tuple[FitData, Settings]:
-        """Check everything that a fit depends on."""
-        counts = check_counts(X)
+    def _check_fit(
+        self, X: Any, sample_weight: Any, exposure: Any, observed: Any
+    ) -> tuple[FitData, Settings, dict[str, Any]]:
+        """Check everything that a fit depends on; also return attributes on how X was observed."""
+        counts, observation, mean_total = observe(X, exposure, observed)
+        check_all_observed_somewhere(observation, counts.shape[1])
         GammaPoissonMF()._check_names(X, reset=True)  # names that cannot be are said before the fit
         if is_anndata(X):
             warn_of_duplicate_genes(X)
@@ -406,7 +486,15 @@ class GammaPoissonMF(
         check_number(self.prune_tol, "prune_tol", least=0.0)
         check_verbose(self.verbose)
         check_callbacks(self.callbacks)
-        return em_fit.apply_sample_weight(counts, sample_weight, settings), settings
+        observed_as: dict[str, Any] = {"mean_total_": mean_total}
+        if mean_total is not None:
+            observed_as["exposure_"] = "total"
+        if observation is not None:
+            given = (observation.exposure != 1.0).any() and mean_total is None
+            observed_as |= {"exposure_": "given"} if given else {}
+            observed_as["n_unobserved_"] = observation.n_unobserved(counts.shape[1])
+        data = em_fit.apply_sample_weight(counts, sample_weight, settings, observation)
+        return data, settings, observed_as
 
     def _warm_start(self, n_features: int) -> dict[str, Any]:
         """Return the parameters that start a fit from the last one, if it is to."""
@@ -429,6 +517,8 @@ class GammaPoissonMF(
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
         resumed: FitState | None = None,
+        *,
+        observed_as: dict[str, Any],
     ) -> Self:
         """Run the fit, store its result, and warn."""
         bar = fit_bar(
@@ -450,6 +540,7 @@ class GammaPoissonMF(
             )
         self._check_names(X, reset=True)
         fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
+        fitted = dataclasses.replace(fitted, **observed_as)
         self._store(fitted)
         if checkpoint is not None and not result.interrupted:
             persistence.write_finished(checkpoint, fitted)
@@ -494,7 +585,10 @@ class GammaPoissonMF(
             "log_likelihood_": fitted.log_likelihood_,
             "certificate_": fitted.certificate_,
             "activations_": fitted.activations_,
+            "exposure_": fitted.exposure_,
+            "mean_total_": fitted.mean_total_,
         }
+        self.n_unobserved_ = fitted.n_unobserved_
         for name, value in optional.items():
             if value is not None:
                 setattr(self, name, value)
@@ -505,7 +599,7 @@ class GammaPoissonMF(
     # Asking about samples. What a sample gets depends on the fitted model, on a seed that `fit`
     # drew, and on its counts: not on the samples beside it, on their order, or on `n_jobs`.
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, exposure: Any = None, observed: Any = None) -> Array:
         """Compute the posterior mean of each sample's activations, E[h_n | x_n].
 
         Component k contributes h_nk times its norm to the expected counts, so activations of
@@ -520,6 +614,11 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -538,9 +637,9 @@ class GammaPoissonMF(
         >>> est.transform([[4, 1]]).shape
         (1, 1)
         """
-        return self._posterior(X, "transform").mean
+        return self._posterior(X, "transform", exposure=exposure, observed=observed).mean
 
-    def proportions(self, X: Any) -> Array:
+    def proportions(self, X: Any, exposure: Any = None, observed: Any = None) -> Array:
         """Compute the expected share of each component in the counts of each sample.
 
         Rows sum to 1. Proportions do not depend on how the components are scaled, so use them to
@@ -551,6 +650,11 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -569,7 +673,8 @@ class GammaPoissonMF(
         >>> est.proportions(X[:2]).sum(axis=1).round(12)
         array([1., 1.])
         """
-        return self._posterior(X, "proportions").proportions
+        found = self._posterior(X, "proportions", exposure=exposure, observed=observed)
+        return found.proportions
 
     def posterior(
         self,
@@ -579,6 +684,8 @@ class GammaPoissonMF(
         n_draws: int = 0,
         precision: float | None = None,
         careful: bool = False,
+        exposure: Any = None,
+        observed: Any = None,
     ) -> Posterior:
         """Compute mean, standard deviation and quantiles of each activation given the counts.
 
@@ -597,6 +704,11 @@ class GammaPoissonMF(
             Whether to run many short chains per sample, from guided starts, until the error is
             0.5 %. This takes about a hundred times as long. Use it when α is very small, because
             the posterior then may have several modes.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -615,13 +727,21 @@ class GammaPoissonMF(
         ((1, 1), (1, 1, 1))
         """
         options = {"quantiles": quantiles, "n_draws": n_draws, "careful": careful}
-        return self._posterior(X, "posterior", precision, **options)
+        how = {"exposure": exposure, "observed": observed}
+        return self._posterior(X, "posterior", precision, **how, **options)
 
     def _posterior(
-        self, X: Any, label: str, precision: float | None = None, **options: Any
+        self,
+        X: Any,
+        label: str,
+        precision: float | None = None,
+        *,
+        exposure: Any = None,
+        observed: Any = None,
+        **options: Any,
     ) -> Posterior:
         """Return the posterior of activations; counts that no component has are left out."""
-        counts, model = self._check_samples(X)
+        counts, model, observation = self._check_observed_samples(X, exposure, observed)
         known = np.asarray(self.model_.W.any(axis=1))
         unknown = ~known[counts.indices]
         if unknown.any():
@@ -629,13 +749,14 @@ class GammaPoissonMF(
             counts = only_features(counts, known)
         precision = self.precision if precision is None else precision
         with progress_bar(self.verbose, label, shorter="a larger precision") as progress:
-            found = posterior_activations(
+            found = posterior_of(
                 counts,
                 model,
                 precision=precision,
                 random_state=self._seed,
                 n_jobs=self.n_jobs,
                 progress=progress,
+                observation=observation,
                 **{"quantiles": ()} | options,
             )
         apart = int((found.error > FAR_APART * precision).sum())
@@ -670,6 +791,8 @@ class GammaPoissonMF(
         precision: float | None = 1e-4,
         method: str = "auto",
         total_only: bool = False,
+        exposure: Any = None,
+        observed: Any = None,
     ) -> LogLikelihood:
         """Compute log p(X | W) with its standard error.
 
@@ -688,6 +811,11 @@ class GammaPoissonMF(
             Whether you need only the total. It may then be estimated from a random part of the
             samples. If so, `method` of the result says it, and the values of the other samples are
             nan.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -706,7 +834,7 @@ class GammaPoissonMF(
         >>> ll.std_error, ll.methods.tolist()
         (0.0, ['enumerate', 'enumerate'])
         """
-        counts, model = self._check_samples(X)
+        counts, model, observation = self._check_observed_samples(X, exposure, observed)
         with progress_bar(self.verbose, "score", shorter="a larger precision") as progress:
             if total_only and precision is not None and method == "auto":
                 found = total_log_likelihood(
@@ -717,9 +845,10 @@ class GammaPoissonMF(
                     n_jobs=self.n_jobs,
                     max_cost=MAX_COST,
                     progress=progress,
+                    observation=observation,
                 )
             else:
-                found = log_marginal_likelihood(
+                found = log_likelihood_of(
                     counts,
                     model,
                     method,
@@ -727,6 +856,7 @@ class GammaPoissonMF(
                     random_state=self._seed,
                     n_jobs=self.n_jobs,
                     progress=progress,
+                    observation=observation,
                 )
         if not self.smoothing and bool((found.per_sample == -np.inf).any()):
             warnings.warn(
@@ -738,7 +868,7 @@ class GammaPoissonMF(
             )
         return found
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Any, exposure: Any = None, observed: Any = None) -> Array:
         """Compute the log-likelihood of each sample, log p(x_n | W).
 
         The value of a sample does not depend on the samples beside it. Where it is not exact, it
@@ -749,6 +879,11 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -765,9 +900,10 @@ class GammaPoissonMF(
         >>> est.score_samples([[4, 1], [0, 0]]).shape
         (2,)
         """
-        return self.log_likelihood(X, precision=math.inf).per_sample
+        found = self.log_likelihood(X, precision=math.inf, exposure=exposure, observed=observed)
+        return found.per_sample
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, exposure: Any = None, observed: Any = None) -> float:
         """Compute the mean log-likelihood per sample, for comparing fits.
 
         Its standard error is at most about 1e-4 nats per token. If a random part of the samples
@@ -779,6 +915,11 @@ class GammaPoissonMF(
             Counts.
         y : None, default=None
             Ignored.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -795,7 +936,7 @@ class GammaPoissonMF(
         >>> est.score([[4, 1]]) < est.score([[0, 0]]) < 0
         True
         """
-        found = self.log_likelihood(X, total_only=True)
+        found = self.log_likelihood(X, total_only=True, exposure=exposure, observed=observed)
         return found.total / found.per_sample.size
 
     def standard_errors(
@@ -862,13 +1003,44 @@ class GammaPoissonMF(
             )
 
     def _check_samples(self, X: Any) -> tuple[sp.csr_array, GaP]:
-        """Return checked counts, and the smoothed model that they are asked of."""
+        """Return checked counts, and the smoothed model, for questions that take no exposures."""
+        self._refuse_observed_fit()
+        counts, model, _ = self._check_observed_samples(X, None, None)
+        return counts, model
+
+    def _check_observed_samples(
+        self, X: Any, exposure: Any, observed: Any
+    ) -> tuple[sp.csr_array, GaP, Observation | None]:
+        """Return checked counts, the smoothed model that they are asked of, and how observed."""
         check_is_fitted(self, "model_")
         check_n_jobs(self.n_jobs)
-        counts = check_counts(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        fitted_with = getattr(self, "exposure_", None)
+        if exposure is None and fitted_with == "given":
+            raise InvalidInputError(
+                "the fit had exposures, so these samples need theirs: pass exposure=…, one number "
+                "for each sample, or exposure=1 if they are all 1"
+            )
+        exposure = "total" if exposure is None and fitted_with == "total" else exposure
+        counts, observation, _ = observe(
+            X,
+            exposure,
+            observed,
+            mean_total=getattr(self, "mean_total_", None),
+            n_features=self.n_features_in_,
+            owner=type(self).__name__,
+        )
         self._check_names(X, reset=False)
         weight = check_smoothing(self.smoothing)
-        return counts, self.model_.smoothed(self.feature_counts_, weight)
+        return counts, self.model_.smoothed(self.feature_counts_, weight), observation
+
+    def _refuse_observed_fit(self) -> None:
+        """Refuse questions about a fit with exposures or unobserved entries that ignore them."""
+        if getattr(self, "exposure_", None) is not None or self.n_unobserved_:
+            raise InvalidInputError(
+                "this question takes neither exposures nor unobserved entries, and the fit had "
+                "them: transform, proportions, posterior, log_likelihood, score and score_samples "
+                "do take them"
+            )
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
         """Set the names of the features from X, or compare them with those of the fit."""
@@ -1169,6 +1341,7 @@ class GammaPoissonMF(
     def _check_question(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
         """Return counts, settings and a generator for questions about a fit that was made."""
         check_is_fitted(self, "model_")
+        self._refuse_observed_fit()
         counts = check_counts(X, n_features=self.n_features_in_)
         settings = check_settings(self.get_params(deep=False), counts)
         check_n_jobs(self.n_jobs)

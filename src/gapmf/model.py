@@ -409,6 +409,11 @@ def model_of(model: Any) -> GaP:
         )
     if not hasattr(model, "model_"):
         raise InvalidInputError(f"this {type(model).__name__} is not fitted yet: call fit first")
+    if getattr(model, "exposure_", None) is not None:
+        raise InvalidInputError(
+            f"this {type(model).__name__} was fitted with exposures, which perplexity and "
+            "document completion do not take: compare fits by their log_likelihood or score"
+        )
     fitted: GaP = model.model_
     return fitted.smoothed(model.feature_counts_, model.smoothing)
 

@@ -49,6 +49,11 @@ class Fitted:
     certificate_: Certificate | None = None
     interrupted_: bool = False
     activations_: Array | None = None
+    exposure_: str | None = None
+    """"total" or "given", if the fit had exposures."""
+    mean_total_: float | None = None
+    """The mean total count of the samples of the fit, with exposure="total"."""
+    n_unobserved_: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,12 @@ class SavedFit:
     fitted: Fitted | None = None
     """The result, when it has."""
 
-    def check_data(self, path: Any, counts: Any, weights: Any) -> None:
-        """Raise unless these are the counts of the fit."""
-        if fingerprint(counts, weights) != self.data:
+    def check_data(self, path: Any, counts: Any, weights: Any, observed: Any = ()) -> None:
+        """Raise unless these are the counts of the fit, observed in the same way."""
+        if fingerprint(counts, weights, observed) != self.data:
             raise InvalidInputError(
-                f"X (or sample_weight) is not what the fit in {path} was started with: resume it "
-                "with the same samples in the same order"
+                f"X (or sample_weight, exposure or observed) is not what the fit in {path} was "
+                "started with: resume it with the same samples in the same order"
             )
 
 

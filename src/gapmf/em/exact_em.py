@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from gapmf.em.alpha import alpha_from_bound
 from gapmf.em.expectation import ExactExpectation, Expectation, expected_sizes
+from gapmf.em.exposed_alpha import alpha_from_bound_at_means
 from gapmf.em.history import History
 from gapmf.em.m_steps import step_c, step_c_alpha, step_ch, update_c
 from gapmf.em.plateau import leave_plateau
@@ -50,7 +51,13 @@ def em_c_alpha_step(expect: ExactExpectation, model: GaP, at: Expectation) -> Ga
     if better is not None:
         return better
     s = replace(at.statistics, sizes=expected_sizes(expect, model))
-    return step_c_alpha(s, model, shared=expect.learn_alpha == "shared")
+    return step_c_alpha(
+        s,
+        model,
+        shared=expect.learn_alpha == "shared",
+        observation=expect.observation,
+        weights=expect.times,
+    )
 
 
 def lower_bound_step(expect: ExactExpectation, model: GaP, at: Expectation) -> GaP:
@@ -63,6 +70,13 @@ def lower_bound_step(expect: ExactExpectation, model: GaP, at: Expectation) -> G
     s = at.statistics
     rising, means = at.rising / s.n_draws, s.c_sum.sum(axis=0) / s.n_draws
     shared = expect.learn_alpha == "shared"
+    if expect.observation is not None:
+        W = update_c(s, model.alpha, model.beta)
+        sizes = expect.observation.norms(W) * (model.alpha / model.beta)
+        alpha = alpha_from_bound_at_means(
+            s, rising, sizes, model.alpha, shared=shared, weights=expect.times
+        )
+        return GaP(W * (model.alpha / alpha), alpha, model.beta)
     alpha = alpha_from_bound(rising, means, model.alpha, shared=shared)
     return GaP(update_c(s, alpha, model.beta), alpha, model.beta)
 

@@ -28,6 +28,7 @@ from gapmf.engines.local import LocalEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.storage.checkpoint import Checkpoint
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries
@@ -50,6 +51,13 @@ class FitData:
     counts: sp.csr_array
     weights: Array | None
     """How many times each sample counts; None for once."""
+    observation: Observation | None = None
+    """How the samples were observed, if they have exposures or unobserved entries."""
+
+    @property
+    def keys(self) -> list[bytes]:
+        """What tells how samples were observed, for the fingerprint of a checkpoint."""
+        return [] if self.observation is None else self.observation.keys()
 
     @property
     def feature_counts(self) -> Array:
@@ -73,10 +81,20 @@ class FitResult:
     interrupted: bool = False
 
 
-def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Settings) -> FitData:
+def apply_sample_weight(
+    counts: sp.csr_array,
+    sample_weight: Any,
+    settings: Settings,
+    observation: Observation | None = None,
+) -> FitData:
     """Return the samples that count; with Monte Carlo each is repeated as often as it counts."""
+
+    def taken(rows: NDArray[np.int64], weights: Array | None) -> FitData:
+        own = None if observation is None else observation.take(rows)
+        return FitData(counts[rows], weights, own)
+
     if sample_weight is None:
-        return FitData(counts, None)
+        return FitData(counts, None, observation)
     weights = as_float(sample_weight, "sample_weight", "numbers, one for each sample")
     if weights.shape != counts.shape[:1]:
         raise InvalidInputError(
@@ -87,7 +105,7 @@ def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Sett
     if not weights.any():
         raise InvalidInputError("sample_weight is zero for every sample: nothing is left to fit")
     if not settings.monte_carlo:
-        return FitData(counts[weights > 0], weights[weights > 0])
+        return taken(np.flatnonzero(weights > 0), weights[weights > 0])
     fractional = np.flatnonzero(weights != np.floor(weights))
     if fractional.size:
         n = fractional[0]
@@ -103,7 +121,7 @@ def apply_sample_weight(counts: sp.csr_array, sample_weight: Any, settings: Sett
             f"{_MAX_ENTRIES:.0e}: divide the weights by a common factor"
         )
     rows = np.repeat(np.arange(weights.size), weights.astype(np.int64))
-    return FitData(counts[rows], None)
+    return taken(rows, None)
 
 
 def fit(
@@ -121,9 +139,14 @@ def fit(
     try:
         if settings.monte_carlo:
             return _fit_monte_carlo(
-                data.counts, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
+                data, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
             )
         if settings.ascent:
+            if data.observation is not None:
+                raise InvalidInputError(
+                    f"algorithm={settings.algorithm!r} fits neither exposures nor unobserved "
+                    "entries: use 'mcem-c', or for few components 'exact'"
+                )
             best, interrupted = fit_ascent(
                 data.counts,
                 data.weights,
@@ -137,7 +160,9 @@ def fit(
             return _to_result(settings, best, interrupted=interrupted)
         if checkpoint is not None:
             checkpoint.write(FitState(rng))
-        expect = ExactExpectation(data.counts, n_jobs, settings.learn_alpha, data.weights)
+        expect = ExactExpectation(
+            data.counts, n_jobs, settings.learn_alpha, data.weights, data.observation
+        )
         return _fit_exact(expect, settings, rng, callbacks)
     except GapmfError:
         if checkpoint is not None:
@@ -149,7 +174,7 @@ def fit(
 
 
 def _fit_monte_carlo(
-    counts: sp.csr_array,
+    data: FitData,
     settings: Settings,
     rng: np.random.Generator,
     n_jobs: int | None,
@@ -160,7 +185,9 @@ def _fit_monte_carlo(
     """Run all starts and keep the best. After Ctrl-C, return the model so far."""
 
     def score(model: GaP) -> float:
-        return comparison_log_likelihood(counts, model, seed=0, n_jobs=n_jobs).total
+        return comparison_log_likelihood(
+            data.counts, model, seed=0, n_jobs=n_jobs, observation=data.observation
+        ).total
 
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
@@ -171,7 +198,7 @@ def _fit_monte_carlo(
             if resumed is not None:
                 history.restore(resumed.history)
                 history.model = resumed.run.model  # for Ctrl-C before the next iteration
-            seed, engine, schedule, state = _prepare(counts, settings, rng, n_jobs, resumed)
+            seed, engine, schedule, state = _prepare(data, settings, rng, n_jobs, resumed)
             resumed = None
             for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
                 is_iteration = state.n_iter > len(history)
@@ -221,7 +248,7 @@ def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) ->
 
 
 def _prepare(
-    counts: sp.csr_array,
+    data: FitData,
     settings: Settings,
     rng: np.random.Generator,
     n_jobs: int | None,
@@ -230,10 +257,11 @@ def _prepare(
     """Load the counts into an engine, with a seed, for a new start or a resumed one."""
     engine = LocalEngine(n_jobs)
     if resumed is not None:
-        engine.load(counts, resumed.seed).state = resumed.chains
+        engine.load(data.counts, resumed.seed, observation=data.observation)
+        engine.state = resumed.chains
         return resumed.seed, engine, make_schedule(settings, engine), resumed.run
     seed = int(rng.integers(2**64, dtype=np.uint64))
-    engine.load(counts, seed)
+    engine.load(data.counts, seed, observation=data.observation)
     schedule = make_schedule(settings, engine)
     state = RunState(first_model(settings, engine, rng), schedule.start())
     return seed, engine, schedule, state
@@ -272,7 +300,7 @@ def first_model(settings: Settings, engine: Engine, rng: np.random.Generator) ->
 
 
 def _starting_model(kind: str, settings: Settings, engine: Engine, rng: np.random.Generator) -> GaP:
-    mean_counts = engine.totals / engine.n_samples
+    mean_counts = engine.mean_counts
     if kind == "mean":
         W = start.mean_start(mean_counts, settings.alpha, settings.beta)
     else:

@@ -21,6 +21,7 @@ import numpy as np
 from gapmf.distributions import log_rising
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
+from gapmf.observation import Observation
 
 SWEEPS_PER_DRAW = 2.0  # sweeps that are worth one independent draw
 N_ERRORS = 2.0  # a gain below this many standard errors cannot be told from nothing
@@ -46,23 +47,36 @@ class Gain(NamedTuple):
         return abs(self.estimate) + N_ERRORS * self.error
 
 
-def gain(a: EStep, b: EStep) -> Gain:
+def gain(a: EStep, b: EStep, observation: Observation | None = None) -> Gain:
     """Return the gain of the step from a to b."""
     n = a.statistics.n_draws / a.n_draws
-    lower, upper = (n * _expected(s.statistics, a.model, b.model) for s in (a, b))
+    lower, upper = (n * _expected(s.statistics, a.model, b.model, observation) for s in (a, b))
     # The difference of the bounds is noisy too, and may be negative when there is little of it.
     variance = SWEEPS_PER_DRAW * abs(upper - lower) / 4.0 * (1.0 / a.n_draws + 1.0 / b.n_draws)
     return Gain(0.5 * (lower + upper), math.sqrt(variance))
 
 
-def _expected(s: Statistics, a: GaP, b: GaP) -> float:
-    """The mean of log p(C | b) − log p(C | a) over the draws of s, in nats per sample."""
+def _expected(s: Statistics, a: GaP, b: GaP, observation: Observation | None) -> float:
+    """The mean of log p(C | b) − log p(C | a) over the draws of s, in nats per sample.
+
+    With exposures, samples have their own p_fkn = s_n w_fk / R_kn: what is not common to them is
+    Σ_kn (α_k + L_kn) log R_kn.
+    """
     met = s.c_sum > 0
     ratio = np.ones_like(s.c_sum)
-    np.divide(b.event_probabilities, a.event_probabilities, out=ratio, where=met)
+    if observation is None:
+        np.divide(b.event_probabilities, a.event_probabilities, out=ratio, where=met)
+    else:
+        np.divide(b.W / b.beta, a.W / a.beta, out=ratio, where=met)
     value = float((s.c_sum * np.log(ratio, out=ratio)).sum()) / s.n_draws
     for sign, m in ((1.0, b), (-1.0, a)):
-        value -= sign * float(m.alpha @ np.log1p(m.column_norms / m.beta))
+        if observation is None:
+            value -= sign * float(m.alpha @ np.log1p(m.column_norms / m.beta))
+        else:
+            assert s.L_sum is not None
+            shapes = m.alpha + s.L_sum * (observation.n_samples / s.n_draws)
+            logs = np.log1p(observation.norms(m.W) / m.beta)
+            value -= sign * float((shapes * logs).sum()) / observation.n_samples
     if not np.array_equal(a.alpha, b.alpha):
         assert s.sizes is not None
         sizes = np.arange(s.sizes.shape[1])

@@ -8,13 +8,21 @@ from functools import partial
 import numpy as np
 
 from gapmf.em.alpha import fit_alpha
+from gapmf.em.exposed_alpha import fit_alpha_at_means
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.types import Array
 
 
 def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
-    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 49."""
+    """w_fk = (1/JN) (β_k/α_k) Σ_jn c_fkn: the minimum of Q_C, Eqs. 43 to 49.
+
+    With exposures it is [Σ c_fkn / Σ m_nf s_n h_kn] β_k Σ h_kn / (JN α_k): parameter-expanded EM,
+    where the prior's rate moves together with W and is then scaled back to β.
+    """
+    if s.exposed_sum is not None:
+        return _divide(s.c_sum, s.exposed_sum) * (beta * s.h_sum / (s.n_draws * alpha))
     W = beta / alpha * s.c_sum
     W /= s.n_draws  # no further array
     return W
@@ -26,13 +34,13 @@ def update_ch(s: Statistics) -> Array:
     A component without counts may have activations that are all 0 in floating point, at small
     α; its column is 0.
     """
-    return _divide(s.c_sum, s.h_sum)
+    return _divide(s.c_sum, s.below)
 
 
 def update_h(s: Statistics, W: Array) -> Array:
     """w_fk = w̃_fk Σ_jn h_kn v_fn [W̃h]_fn⁻¹ / Σ_jn h_kn: Eq. 42."""
     assert s.ratio_sum is not None
-    return _divide(W * s.ratio_sum, s.h_sum)
+    return _divide(W * s.ratio_sum, s.below)
 
 
 def _divide(upper: Array, h_sum: Array) -> Array:
@@ -52,14 +60,32 @@ def step_ch(s: Statistics, model: GaP) -> GaP:
     return GaP.from_step(update_ch(s), model.alpha, model.beta)
 
 
-def step_c_alpha(s: Statistics, model: GaP, *, shared: bool) -> GaP:
-    """One M-step of EM-C for W and α together: the maximum of Q_C over both."""
+def step_c_alpha(
+    s: Statistics,
+    model: GaP,
+    *,
+    shared: bool,
+    observation: Observation | None = None,
+    weights: Array | None = None,
+) -> GaP:
+    """One M-step of EM-C for W and α together: the maximum of Q_C over both.
+
+    With exposures, W is updated first, and then α at the expected sizes that W has; weights (N,)
+    are how often samples count, if not equally often.
+    """
     assert s.sizes is not None
+    if observation is not None:
+        W = update_c(s, model.alpha, model.beta)
+        means = observation.norms(W) * (model.alpha / model.beta)
+        alpha = fit_alpha_at_means(s, means, model.alpha, shared=shared, weights=weights)
+        return GaP(W * (model.alpha / alpha), alpha, model.beta)
     alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
     return GaP.from_step(update_c(s, alpha, model.beta), alpha, model.beta)
 
 
-def m_step_for(algorithm: str, learn_alpha: str | None) -> Callable[[Statistics, GaP], GaP]:
+def m_step_for(
+    algorithm: str, learn_alpha: str | None, observation: Observation | None = None
+) -> Callable[[Statistics, GaP], GaP]:
     """Return the M-step of a Monte Carlo algorithm: statistics and a model in, a model out.
 
     "mcem-h" multiplies W once, as Eq. 42 does. From E[C | h] that is the step of "mcem-ch", so the
@@ -70,4 +96,4 @@ def m_step_for(algorithm: str, learn_alpha: str | None) -> Callable[[Statistics,
         return step_ch
     if learn_alpha is None:
         return step_c
-    return partial(step_c_alpha, shared=learn_alpha == "shared")
+    return partial(step_c_alpha, shared=learn_alpha == "shared", observation=observation)

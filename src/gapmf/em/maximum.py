@@ -32,6 +32,8 @@ def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None)
     slopes = projected_alpha_slope(expect, model, at) if expect.learn_alpha else np.zeros(0)
     expected = model.expected_counts()
     deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
+    if expect.observation is not None:
+        deviation = _identity(expect, model, at)
     r, r_error = expect.score(model)
     return Certificate(
         projected_gradient=float(
@@ -41,6 +43,19 @@ def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None)
         r=r,
         r_error=r_error,
     )
+
+
+def _identity(expect: ExactExpectation, model: GaP, at: Expectation) -> float:
+    """Return the largest deviation from what holds at stationary points with exposures.
+
+    Σ_n m_nf s_n [W E h_n]_f = Σ_n v_fn for each feature, and β_k Σ_n E h_kn = N α_k for each
+    component that is not empty.
+    """
+    s, total = at.statistics, expect.mean_counts * expect.exposures
+    seen, used = total > 0, model.column_norms > 0
+    features = (model.W * s.below).sum(axis=1)[seen] / total[seen]
+    components = (model.beta * s.h_sum / (s.n_draws * model.alpha))[used]
+    return float(np.abs(np.concatenate([features, components]) - 1.0).max(initial=0.0))
 
 
 WARM_UP = 20  # iterations of EM-C before the quasi-Newton method takes over
@@ -139,10 +154,14 @@ class _Problem:
     that sum, w_fk = (β_k/α_k) v̄_f u_fk / Σ_l u_fl: no scale is left to search, all variables are
     of size one, and a column can go to zero and come back. Where α is learned, log α_k (or the
     one log α) come after the shares, and the expected counts stay the same when they move.
+
+    With exposures stationary points satisfy something else, which depends on E h. The rows of u
+    are then not divided by their sums.
     """
 
     def __init__(self, expect: ExactExpectation, model: GaP, history: History) -> None:
         self._expect, self._history = expect, history
+        self._free = expect.observation is not None
         self._alpha, self._beta = model.alpha, model.beta
         self._seen = np.flatnonzero(expect.mean_counts > 0)
         self._shape = self._seen.size, model.n_components
@@ -215,11 +234,17 @@ class _Problem:
         """The model with shares and α as in x."""
         shares, alpha = self._split(x)
         W = np.zeros((self._expect.n_features, self._shape[1]))
-        W[self._seen] = from_shares(shares, self._expect.mean_counts[self._seen], alpha, self._beta)
+        mean = self._expect.mean_counts[self._seen]
+        if self._free:
+            W[self._seen] = self._beta / alpha * mean[:, None] * shares
+        else:
+            W[self._seen] = from_shares(shares, mean, alpha, self._beta)
         return GaP(W, alpha, self._beta)
 
     def normalised(self, x: Array) -> Array:
         """Return the same variables, with rows of shares that sum to one."""
+        if self._free:
+            return x
         shares, _ = self._split(x)
         shares = shares / shares.sum(axis=1, keepdims=True)
         return np.concatenate([shares.ravel(), x[shares.size :]])
@@ -239,7 +264,8 @@ class _Problem:
         self._at = model, at.log_likelihood
         mean = self._expect.mean_counts[self._seen]
         slope = at.gradient[self._seen] * (self._beta / alpha) * mean[:, None]
-        slope = (slope - (slope * shares / total).sum(axis=1, keepdims=True)) / total
+        if not self._free:
+            slope = (slope - (slope * shares / total).sum(axis=1, keepdims=True)) / total
         return -at.log_likelihood, np.concatenate([slope.ravel(), self._by_log_alpha(model, at)])
 
     def _by_log_alpha(self, model: GaP, at: Expectation) -> Array:

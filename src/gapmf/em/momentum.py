@@ -41,13 +41,19 @@ class Momentum:
     factors: tuple[NDArray[np.float32], Array] | None = None
 
     def step(
-        self, before: GaP, em: GaP, mean_counts: Array, n_threads: int = 1
+        self,
+        before: GaP,
+        em: GaP,
+        mean_counts: Array,
+        n_threads: int = 1,
+        exposure: Array | None = None,
     ) -> tuple[GaP, Momentum]:
         """Return the model after `before`, from the one that EM proposes, and the new memory.
 
         The factors' arrays are updated in place and handed on: this object must not be used
         again. `mean_counts` (F,) keeps the model at Σ_k (α_k/β_k) w_fk = v̄_f, as every M-step
-        of EM-C does; an empty array does not.
+        of EM-C does; an empty array does not. With exposures, it is the sum of t_fk (α_k/β_k) w_fk,
+        where t = `exposure`, (K,) or (F, K), is Σ_n m_nf s_n h_kn / Σ_n h_kn.
         """
         if self.factors is None:
             factors, alpha_factors = np.ones(em.W.shape, np.float32), np.ones_like(em.alpha)
@@ -58,9 +64,14 @@ class Momentum:
         # Not beyond the bounds of a learned α; a given one may be there already.
         alpha = np.clip(alpha, np.minimum(SMALLEST, em.alpha), np.maximum(LARGEST, em.alpha))
         W = np.empty_like(em.W)
+        em_W, before_W = em.W, before.W
+        if exposure is not None:
+            em_W, before_W = em_W * exposure, before_W * exposure
         # In α/β times W, what each component is expected to add to each feature.
-        steps = em.W, em.alpha / em.beta, before.W, before.alpha / before.beta, factors
+        steps = em_W, em.alpha / em.beta, before_W, before.alpha / before.beta, factors
         limits = kept, self.floor, mean_counts, em.beta / alpha, W
         by_rows(lambda *rows: roll_rows(*rows, *steps, *limits), W.shape, n_threads)
+        if exposure is not None:
+            W /= exposure
         model = GaP.from_step(W, alpha, em.beta)
         return model, replace(self, factors=(factors, alpha / before.alpha))

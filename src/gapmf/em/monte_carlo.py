@@ -109,7 +109,7 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     )
     if before is None:
         return state
-    gained = gain(before, here)
+    gained = gain(before, here, engine.observation)
     decision, progress = schedule.decide(state.progress, gained)
     work = float(engine.totals.sum()) * (n_window + 1) * sweeps.n_draws
     state = replace(
@@ -158,7 +158,7 @@ def refit_briefly(
 
 def make_schedule(settings: Settings, engine: Engine) -> Schedule:
     """Make the schedule that the settings name, for the engine's data."""
-    m_step = m_step_for(settings.algorithm, settings.learn_alpha)
+    m_step = m_step_for(settings.algorithm, settings.learn_alpha, engine.observation)
     sizes = settings.learn_alpha is not None
     if settings.schedule == "paper":
         # MCEM-H needs H alone, so its C is an expectation by definition.
@@ -174,7 +174,7 @@ def adaptive_schedule(settings: Settings, engine: Engine) -> Adaptive:
     """Make the adaptive schedule, whichever the settings name."""
     keeps_means = settings.algorithm == "mcem-c"
     return Adaptive(
-        m_step_for(settings.algorithm, settings.learn_alpha),
+        m_step_for(settings.algorithm, settings.learn_alpha, engine.observation),
         settings.learn_alpha is not None,
         _stopping_rule(settings, engine),
         mean_counts=engine.totals / engine.n_samples if keeps_means else np.empty(0),

@@ -23,7 +23,7 @@ import numpy as np
 from gapmf.em.alpha import LARGEST
 from gapmf.em.expectation import ExactExpectation
 from gapmf.errors import TooCostlyError
-from gapmf.likelihood.moments import posterior_moments
+from gapmf.likelihood.moments import moments_of
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -73,24 +73,29 @@ def _most_dispersed(
     best value in turn, from the best single feature: every step gains.
     """
     seen = np.flatnonzero(to_give > 0)
-    rates = posterior_moments(expect.rows, model, n_jobs=expect.n_jobs).h @ model.W[seen].T
+    own = expect.observation
+    rates = moments_of(expect.rows, model, expect.n_jobs, own).h @ model.W[seen].T
     share = expect.rows[:, seen].toarray() / rates  # v/λ
-    residual = np.sqrt(expect.times)[:, None] * (share - 1.0) * to_give[seen]
+    exposed: Array | float = 1.0  # with exposures λ is s_n times these rates where m_nf = 1
+    if own is not None:
+        mask = own.mask(np.arange(own.n_samples), model.n_features)[:, seen]
+        exposed = own.exposure[:, None] * mask
+    residual = np.sqrt(expect.times)[:, None] * (share - exposed) * to_give[seen]
     noise = expect.times @ (share / rates) * to_give[seen] ** 2
 
     def form(u: Array) -> float:
         return float(((residual @ u) ** 2).sum() - noise @ u**2)
 
-    own = (residual**2).sum(axis=0) - noise
+    alone = (residual**2).sum(axis=0) - noise
     rest = others * (residual.T @ residual.sum(axis=1) - noise)
     u = np.full(seen.size, _LEAST)
-    u[own.argmax()] = _MOST
+    u[alone.argmax()] = _MOST
     for _ in range(20):
         before = u.copy()
         sums = residual @ u
         for f in range(seen.size):
-            without = residual[:, f] @ sums - (own[f] + noise[f]) * u[f]
-            bend, slope = (1.0 + others) * own[f], (1.0 + others) * without - rest[f]
+            without = residual[:, f] @ sums - (alone[f] + noise[f]) * u[f]
+            bend, slope = (1.0 + others) * alone[f], (1.0 + others) * without - rest[f]
             ends = [bend * x**2 + 2.0 * slope * x for x in (_LEAST, _MOST)]
             best = _MOST if ends[1] > ends[0] else _LEAST
             if bend < 0.0:

@@ -166,7 +166,8 @@ class Adaptive(Schedule):
     ) -> tuple[GaP, AdaptiveProgress]:
         """Return EM's next model, with momentum."""
         em = self.m_step(statistics, model)
-        model, momentum = progress.momentum.step(model, em, self.mean_counts)
+        exposure = None if statistics.exposed_sum is None else statistics.below / statistics.h_sum
+        model, momentum = progress.momentum.step(model, em, self.mean_counts, exposure=exposure)
         return model, replace(progress, momentum=momentum, n_steps=progress.n_steps + 1)
 
     def averaged_model(self, model: GaP, window: Statistics) -> GaP:

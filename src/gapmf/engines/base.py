@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.types import Array
 
 
@@ -35,6 +36,11 @@ class Statistics:
         Σ_jn h_kn v_fn / [Wh_n]_f, at the W that the expectations were taken with.
     sizes : array, (K, max_n |v_n| + 1), optional
         How often L_kn = Σ_f c_fkn was 0, 1, 2, …: whole numbers for draws.
+    exposed_sum : array, (K,), or (F, K) with unobserved entries, optional
+        Σ_jn m_nf s_n h_kn, if samples have exposures or unobserved entries. This and h_sum are
+        then sums of E[h_kn | L_kn] = (α_k + L_kn) / R_kn.
+    L_sum : array, (N, K), optional
+        Σ_j L_kn of every sample, in the same case.
     """
 
     c_sum: Array
@@ -42,6 +48,13 @@ class Statistics:
     n_draws: float
     ratio_sum: Array | None = None
     sizes: NDArray[Any] | None = None
+    exposed_sum: Array | None = None
+    L_sum: Array | None = None
+
+    @property
+    def below(self) -> Array:
+        """Σ_jn m_nf s_n h_kn, (K,) or (F, K): what Σ_jn c_fkn is divided by in EM-CH."""
+        return self.h_sum if self.exposed_sum is None else self.exposed_sum
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -50,6 +63,8 @@ class Statistics:
             self.n_draws + other.n_draws,
             _add_given(self.ratio_sum, other.ratio_sum),
             _add_given(self.sizes, other.sizes),
+            None if self.exposed_sum is None else self.below + other.below,
+            _add_given(self.L_sum, other.L_sum),
         )
 
     def moved_to(self, other: Statistics, step: float) -> Statistics:
@@ -65,6 +80,8 @@ class Statistics:
             1.0,
             mix(self.ratio_sum, other.ratio_sum),
             mix(self.sizes, other.sizes),
+            mix(self.exposed_sum, other.exposed_sum),
+            mix(self.L_sum, other.L_sum),
         )
 
 
@@ -125,6 +142,14 @@ class Engine(Protocol):
     @property
     def totals(self) -> NDArray[np.float64]:
         """(F,): Σ_n v_fn."""
+
+    @property
+    def mean_counts(self) -> NDArray[np.float64]:
+        """(F,): Σ_n v_fn / Σ_n m_nf s_n, the mean count of each feature at exposure 1."""
+
+    @property
+    def observation(self) -> Observation | None:
+        """How the samples were observed, if they have exposures or unobserved entries."""
 
     @property
     def state(self) -> State:

@@ -8,6 +8,7 @@ when everything has been added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ from gapmf.kernels.gibbs_layout import (
     Deferred,
     EStepPlan,
     Lanes,
+    Own,
     Scales,
     Sums,
     Weights,
@@ -39,6 +41,7 @@ from gapmf.kernels.gibbs_layout import (
 )
 from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.parallel import by_rows, check_n_jobs, even_blocks, map_reduce
 from gapmf.types import Array
 
@@ -199,11 +202,18 @@ class LocalEngine:
         self._n_threads = check_n_jobs(n_jobs)
         self._block_size = block_size
 
-    def load(self, X: sp.csr_array, seed: int, first_sample: int = 0) -> LocalEngine:
+    def load(
+        self,
+        X: sp.csr_array,
+        seed: int,
+        first_sample: int = 0,
+        observation: Observation | None = None,
+    ) -> LocalEngine:
         """Take counts (canonical CSR, N × F), to draw from the streams of `seed`.
 
         `first_sample` is the number of row 0 in the whole data, when X is a part of it.
         """
+        self._observation = observation
         self._seed = np.uint64(seed)
         self._first_sample = first_sample
         lanes, large = build_lanes(
@@ -233,6 +243,18 @@ class LocalEngine:
         return self._totals
 
     @property
+    def mean_counts(self) -> NDArray[np.float64]:
+        """(F,): Σ_n v_fn / Σ_n m_nf s_n."""
+        if self._observation is None:
+            return self._totals / self.n_samples
+        return self._totals / self._observation.totals(self._totals.size)
+
+    @property
+    def observation(self) -> Observation | None:
+        """How the samples were observed, if not all alike."""
+        return self._observation
+
+    @property
     def state(self) -> State:
         """The state of the chains."""
         return State(self._state.L.copy(), self._state.iteration)
@@ -259,19 +281,36 @@ class LocalEngine:
         If it is interrupted the state is as before.
         """
         scales = scales_for(self._totals, self.n_samples, model, sweeps)
-        sums, state = self._draw(model, sweeps, scales)
+        own = None
+        if self._observation is not None:
+            rates = self._observation.rates(model)
+            factors = (model.column_norms + model.beta) / rates
+            own = Own(factors, np.zeros(rates.shape, dtype=np.int64))
+        sums, state = self._draw(model, sweeps, scales, own)
         statistics = to_statistics(
             sums, scales, self._totals, self.n_samples, model, sweeps, self._n_threads
         )
+        if self._observation is not None and own is not None:
+            L_sum = own.sizes.astype(np.float64)
+            h = (sweeps.n_draws * model.alpha + L_sum) / rates
+            statistics = replace(
+                statistics,
+                h_sum=h.sum(axis=0),
+                exposed_sum=self._observation.exposed_sums(h),
+                L_sum=L_sum,
+            )
         self._state = state
         return statistics
 
     def collect(self, model: GaP, sweeps: Sweeps, scales: Scales) -> Sums:
         """`advance`, as a part of larger data: sums in the units of the whole, to be added."""
+        assert self._observation is None
         sums, self._state = self._draw(model, sweeps, scales)
         return sums
 
-    def _draw(self, model: GaP, sweeps: Sweeps, scales: Scales) -> tuple[Sums, State]:
+    def _draw(
+        self, model: GaP, sweeps: Sweeps, scales: Scales, own: Own | None = None
+    ) -> tuple[Sums, State]:
         check_model(model, self._totals)
         K = model.n_components
         L = self._state.L
@@ -293,7 +332,7 @@ class LocalEngine:
             expectations=sweeps.expectations,
         )
         most = self._most_tokens(K) + 1 if sweeps.sizes else 0
-        data = self._lanes, self._large, weights, plan, scales, L, new_L
+        data = self._lanes, self._large, weights, plan, scales, L, new_L, own
 
         def make_sums() -> Sums:
             sizes = np.zeros((K, most), dtype=np.int64)

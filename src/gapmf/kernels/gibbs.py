@@ -191,6 +191,21 @@ def draw_activations(n, sweep, sizes, alpha, plan, words, g, log_g):
 
 
 @inner()
+def expose(factors, g, log_g):
+    """g_k ← (S_k + β_k) h_k for the rates of this sample; factors (K,) are (S_k + β_k) / R_k."""
+    for k in range(g.size):
+        g[k] *= factors[k]
+        log_g[k] += math.log(factors[k])
+
+
+@inner()
+def add_sizes(sizes, total):
+    """Add a draw of L to its sum over sweeps."""
+    for k in range(sizes.size):
+        total[k] += sizes[k]
+
+
+@inner()
 def scale_activations(g, h):
     """h = g, scaled to a maximum of 1."""
     top = 0.0
@@ -351,12 +366,14 @@ def load_sample(n, n_lanes, stride, lanes, weights, workspace, beyond):
 
 
 @kernel()
-def advance(first, last, lanes, large, weights, plan, scales, L, new_L, workspace, beyond, sums):
+def advance(
+    first, last, lanes, large, weights, plan, scales, L, new_L, own, workspace, beyond, sums
+):
     """One E-step of samples first … last: new_L from L, their statistics added to `sums`.
 
     L is -1 where there is no state yet. `beyond` (K4 × lanes) counts the tokens beyond each
     component when draws are summed; it is None for expectations. `large` is None where there are no
-    large counts. Code for what is None is not compiled.
+    large counts, and `own` where there are no exposures. Code for what is None is not compiled.
     """
     n_draws = plan.n_sweeps - plan.n_burn_in
     for n in range(first, last):
@@ -378,6 +395,8 @@ def advance(first, last, lanes, large, weights, plan, scales, L, new_L, workspac
                     n, sweep, sizes, weights.alpha, plan, workspace.own_words, workspace.g,
                     workspace.log_g,
                 )  # fmt: skip
+                if own is not None:
+                    expose(own.factors[n], workspace.g, workspace.log_g)
             else:
                 for k in range(sizes.size):
                     sizes[k] = 0
@@ -391,4 +410,6 @@ def advance(first, last, lanes, large, weights, plan, scales, L, new_L, workspac
                 )  # fmt: skip
             if j >= 0:
                 accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums)
+                if own is not None:
+                    add_sizes(sizes, own.sizes[n])
         add_up_sample(n, n_draws, lanes, scales, stride, workspace, beyond, sums)

@@ -139,6 +139,15 @@ class Sums(NamedTuple):
     """(K, most + 1): how often L_kn was 0, 1, …; or (K, 0) when that is not asked."""
 
 
+class Own(NamedTuple):
+    """What samples with exposures have of their own."""
+
+    factors: NDArray[np.float64]
+    """(N, K): (S_k + β_k) / R_kn, where R_kn is the rate of h_kn given C."""
+    sizes: NDArray[np.int64]
+    """(N, K): Σ L_kn over accumulated sweeps, to be added to."""
+
+
 class Deferred(NamedTuple):
     """The factors of the expectations of one sweep of a block, which are added by feature."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.kernels.gibbs import draw_activations, draw_allocations, gather, weigh
+from gapmf.kernels.gibbs import draw_activations, draw_allocations, expose, gather, weigh
 from gapmf.kernels.gibbs_layout import AT_ONCE, EStepPlan, stride_of
 from gapmf.kernels.jit import inner, kernel
 
@@ -134,16 +134,18 @@ def measure(length, last, alpha, rate, chains, mean):
 
 @kernel()
 def posterior_sizes(
-    first, last, lanes, large, weights, rate, keys, precision, most, scales, sums, workspace,
-    chains, found,
+    first, last, lanes, large, weights, rates, factors, keys, precision, most, scales, sums,
+    workspace, chains, found,
 ):  # fmt: skip
     """Find E[L | v] of samples first … last, with at most so many sweeps of each chain.
 
-    rate (K,) is S + β; keys (N,) are the samples' streams. scales and sums are not used: what is
-    drawn is not added over samples.
+    rates (1, K) is S + β, or (N, K) with exposures, and factors (N, K) are then the ratio of the
+    two, else None. keys (N,) are the samples' streams. scales and sums are not used: what is drawn
+    is not added over samples.
     """
-    K = rate.size
+    K = rates.shape[1]
     for n in range(first, last):
+        rate = rates[n if factors is not None else 0]
         n_lanes = lanes.start[n + 1] - lanes.start[n]
         stride = stride_of(n_lanes)
         gather(
@@ -169,6 +171,8 @@ def posterior_sizes(
                         n, t, own, weights.alpha, plan, workspace.own_words, workspace.g,
                         workspace.log_g,
                     )  # fmt: skip
+                    if factors is not None:
+                        expose(factors[n], workspace.g, workspace.log_g)
                     for k in range(K):
                         own[k] = 0
                     n_below = draw_allocations(

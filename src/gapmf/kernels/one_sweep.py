@@ -21,6 +21,7 @@ from gapmf.kernels.gibbs import (
     draw_activations,
     draw_large_counts,
     draw_underflowing_tokens,
+    expose,
     scale_activations,
 )
 from gapmf.kernels.gibbs_layout import AT_ONCE, TERMS
@@ -237,7 +238,7 @@ def add_by_feature(b, blocks, weights, scales, K4, deferred, c):
 
 @kernel()
 def advance_once(
-    b, blocks, lanes, large, weights, plan, scales, L, new_L, workspace, deferred, sums
+    b, blocks, lanes, large, weights, plan, scales, L, new_L, own, workspace, deferred, sums
 ):
     """`gibbs.advance` for one accumulated sweep of block b."""
     first, last, K4 = blocks.first[b], blocks.first[b + 1], workspace.h.size
@@ -257,6 +258,8 @@ def advance_once(
                     n, sweep, sizes, weights.alpha, plan, workspace.own_words, workspace.g,
                     workspace.log_g,
                 )  # fmt: skip
+                if own is not None:
+                    expose(own.factors[n], workspace.g, workspace.log_g)
             else:
                 for k in range(sizes.size):
                     sizes[k] = 0
@@ -268,6 +271,8 @@ def advance_once(
                     deferred.inverse, sizes, sums,
                 )  # fmt: skip
         add_up_draws(workspace.g, scales, sizes, sums)
+        if own is not None:
+            add_sizes(sizes, own.sizes[n])
         for k in range(K4):
             deferred.h[(n - first) * K4 + k] = workspace.h[k]
     deferred.inverse[lanes.start[last] - offset] = f4(0)

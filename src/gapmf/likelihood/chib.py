@@ -41,11 +41,17 @@ def predict_cost(rows: sp.csr_array, K: int, n_chains: int) -> Array:
 
 
 def log_factors(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, n_chains: int, n_jobs: int | None
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    n_chains: int,
+    n_jobs: int | None,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible for two columns or more.
+    Every sample must be possible for two columns or more. rates (N, K) are their own R/s, if they
+    have exposures.
     """
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
@@ -61,7 +67,7 @@ def log_factors(
         reliable = below.reliable and error <= LARGEST_STD_ERROR
         return below._replace(std_error=error, reliable=reliable)
 
-    return estimate_each(rows, model, estimate, seed, n_jobs)
+    return estimate_each(rows, model, rates, estimate, seed, n_jobs)
 
 
 def fixed_point(shapes: Array) -> Array:

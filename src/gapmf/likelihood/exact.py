@@ -31,7 +31,8 @@ from gapmf.csr import Block, sum_entries
 from gapmf.distributions import log_rising
 from gapmf.kernels import enumeration, jacobi, polynomial
 from gapmf.kernels import quadrature_sums as quadrature
-from gapmf.types import Array
+from gapmf.model import GaP
+from gapmf.types import Array, Index
 
 
 class QuadratureRule(NamedTuple):
@@ -183,12 +184,11 @@ def one_column(block: Block, p: Array, alpha: Array) -> Array:
     return log_rising(alpha[0], n) + log_p - _log_factorials(block)
 
 
-def log_factors(method: str, block: Block, W: Array, rate: Array, alpha: Array) -> Array:
+def log_factors(method: str, block: Block, p: Array, log_scale: Array, alpha: Array) -> Array:
     """Compute the logarithm of the second factor of Eq. 31, (N,), by the named method.
 
-    W (features of the block, K) and rate = ||w_k||₁ + β_k (K,) give p_fk = w_fk / rate_k.
+    p and log_scale are `scaled_probabilities` of the block's features.
     """
-    p, log_scale = scaled_probabilities(W, rate)
     compute = METHODS[method] if alpha.size > 1 else one_column
     return compute(block, p, alpha) + sum_entries(
         block.indptr, block.counts * log_scale[block.indices]
@@ -202,6 +202,21 @@ def scaled_probabilities(W: Array, rate: Array) -> tuple[Array, Array]:
     log_scale = log_p.max(axis=1, initial=-np.inf)
     log_scale = np.where(np.isfinite(log_scale), log_scale, 0.0)
     return np.exp(log_p - log_scale[:, None]), log_scale
+
+
+def block_probabilities(
+    model: GaP, rates: Array | None, block: Block, members: Index, columns: Index
+) -> tuple[Array, Array]:
+    """Return `scaled_probabilities` of some columns for the features of a block of samples.
+
+    rates (N, K) are R/s of all samples, if they have exposures: their own p = w s/R. Entries of the
+    block must then be `own`. `members` are the block's samples.
+    """
+    W = model.W[np.ix_(block.features, columns)]
+    if rates is None:
+        return scaled_probabilities(W, (model.column_norms + model.beta)[columns])
+    rows = np.repeat(members, np.diff(block.indptr))
+    return scaled_probabilities(W, rates[np.ix_(rows, columns)])
 
 
 def _log_factorials(block: Block) -> Array:

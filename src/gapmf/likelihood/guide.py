@@ -58,6 +58,7 @@ def guides(
     n_particles: int,
     n_jobs: int | None,
     progress: Progress | None = None,
+    rates: Array | None = None,
 ) -> Guides:
     """Make the guides of all samples for n_particles particles each."""
     N = rows.shape[0]
@@ -66,7 +67,7 @@ def guides(
     def work(n: int) -> None:
         if rows.indptr[n + 1] == rows.indptr[n]:
             return
-        sample = sample_of_row(rows, n, model)
+        sample = sample_of_row(rows, n, model, rates)
         if sample.is_ambiguous():
             found[n, sample.columns] = guide(rows, n, sample, seed, n_particles)
 
@@ -80,6 +81,7 @@ def guides_from_chains(
     seed: np.uint64,
     n_jobs: int | None,
     progress: Progress | None = None,
+    rates: Array | None = None,
 ) -> Guides:
     """Make the guides of all samples from a few short chains each: rougher, and much cheaper."""
     found = np.zeros((rows.shape[0], model.n_components))
@@ -96,6 +98,7 @@ def guides_from_chains(
             max_sweeps=_CHAIN_SWEEPS,
             n_draws=_CHAIN_DRAWS,
             progress=part_of(progress, lo / rows.shape[0], hi / rows.shape[0]),
+            rates=None if rates is None else rates[lo:hi],
         )
         for n in range(lo, hi):
             shapes = model.alpha + drawn.draws[n - lo]
@@ -202,6 +205,7 @@ def chains_cost(rows: sp.csr_array, K: int, n_draws: int, n_chains: int = N_CHAI
 def estimate_each(
     rows: sp.csr_array,
     model: GaP,
+    rates: Array | None,
     estimate: Callable[[int, Sample, Array], Mean],
     seed: np.uint64,
     n_jobs: int | None,
@@ -209,13 +213,14 @@ def estimate_each(
 ) -> Estimates:
     """Estimate all samples in parallel by `estimate(row, sample, guide)`.
 
-    n_chains is the number of Gibbs chains that supply the draws of an estimate.
+    n_chains is the number of Gibbs chains that supply the draws of an estimate; rates (N, K) are
+    the samples' own R/s, if they have exposures.
     """
     N = rows.shape[0]
     result = Estimates.empty(N)
 
     def work(n: int) -> None:
-        sample = sample_of_row(rows, n, model)
+        sample = sample_of_row(rows, n, model, rates)
         own = guide(rows, n, sample, seed, n_chains)
         found = estimate(n, sample, own)
         for array, value in zip(result, found, strict=True):

@@ -33,11 +33,17 @@ def check_particles(n_particles: int | None, n_components: int) -> int:
 
 
 def log_factors(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, n_points: int, n_jobs: int | None
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    n_points: int,
+    n_jobs: int | None,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible for two columns or more.
+    Every sample must be possible for two columns or more. rates (N, K) are their own R/s, if they
+    have exposures.
     """
 
     def estimate(n: int, sample: Sample, guide: Array) -> Mean:
@@ -49,7 +55,7 @@ def log_factors(
         log_weights, parts = weigh(sample, shapes, n_points, rng)
         return log_mean(log_weights, parts)
 
-    return estimate_each(rows, model, estimate, seed, n_jobs)
+    return estimate_each(rows, model, rates, estimate, seed, n_jobs)
 
 
 def predict_cost(rows: sp.csr_array, K: int, n_points: int) -> Array:

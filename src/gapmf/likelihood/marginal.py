@@ -16,6 +16,7 @@ from gapmf.likelihood import chib, exact, importance, planning, reverse, smc
 from gapmf.likelihood.planning import EXACT_METHODS, MAX_COST
 from gapmf.likelihood.result import Estimates, LogLikelihood, expand_distinct
 from gapmf.model import GaP, check_model
+from gapmf.observation import Observation, check_observation
 from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
 from gapmf.validation import check_number, check_option, check_random_state, check_whole
@@ -24,7 +25,7 @@ COMPARISON_PRECISION = 1e-4  # nats per token: far below what a component is wor
 
 
 # Modules with check_particles(n_particles, K), which returns the size of an estimate,
-# predict_cost(rows, K, size), and log_factors(rows, model, seed, size, n_jobs).
+# predict_cost(rows, K, size), and log_factors(rows, model, seed, size, n_jobs, rates=rates).
 ESTIMATORS: dict[str, Any] = {
     "smc": smc,
     "importance": importance,
@@ -47,6 +48,8 @@ def log_marginal_likelihood(
     escalate: bool = True,
     max_cost: float = MAX_COST,
     progress: Progress | None = None,
+    exposure: Any = None,
+    observed: Any = None,
 ) -> LogLikelihood:
     """Compute log p(V | W, β), that is −C_ML of Eqs. 7, 8, 26, 27 and 31.
 
@@ -96,6 +99,11 @@ def log_marginal_likelihood(
         samples. Samples that get more particles take up to 16 times as long as predicted.
     progress : callable, default=None
         Called now and then with the part of the work that is done, from 0 to 1.
+    exposure : float or array-like of shape (n_samples,), default=None
+        Exposure of each sample: s_n > 0 in x_nf ~ Poisson(s_n [W h_n]_f). None means 1.
+    observed : array-like or sparse matrix of bool of shape (n_samples, n_features), default=None
+        True where an entry was observed. Counts of other entries are ignored. None means that
+        all entries were observed.
 
     Returns
     -------
@@ -144,7 +152,39 @@ def log_marginal_likelihood(
     (-6.974131, 0.0)
     """
     check_model(model)
-    counts = check_counts(X, n_features=model.n_features)
+    counts, observation = check_observation(
+        check_counts(X, n_features=model.n_features), exposure, observed
+    )
+    return log_likelihood_of(
+        counts,
+        model,
+        method,
+        precision=precision,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        n_particles=n_particles,
+        escalate=escalate,
+        max_cost=max_cost,
+        progress=progress,
+        observation=observation,
+    )
+
+
+def log_likelihood_of(
+    counts: sp.csr_array,
+    model: GaP,
+    method: str = "auto",
+    *,
+    precision: float | None = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    n_particles: int | None = None,
+    escalate: bool = True,
+    max_cost: float = MAX_COST,
+    progress: Progress | None = None,
+    observation: Observation | None = None,
+) -> LogLikelihood:
+    """Compute `log_marginal_likelihood` of canonical counts of observed entries."""
     method = check_option(method, ("auto", *METHODS, "estimate"), "method")
     check_n_jobs(n_jobs)
     max_cost = check_number(max_cost, "max_cost", above=0.0)
@@ -159,14 +199,18 @@ def log_marginal_likelihood(
     else:
         size = 0 if n_particles is None else check_whole(n_particles, "n_particles")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
-    first, inverse = distinct_rows(counts)
+    first, inverse = distinct_rows(counts, None if observation is None else observation.keys())
     rows = counts[first]
     N = first.size
+    own = None if observation is None else observation.take(first)
+    rates = None if own is None else own.unit_rates(model)
     coarse = precision is not None
     which, tasks = _plan(rows, first, model, method, max_cost, size, coarse=coarse)
     chosen = np.flatnonzero(which >= len(EXACT_METHODS))
     half = 1.0 if chosen.size == 0 else 0.1
-    values, methods = _exact_factors(rows, tasks, model, n_jobs, part_of(progress, 0.0, half))
+    values, methods = _exact_factors(
+        rows, tasks, model, rates, n_jobs, part_of(progress, 0.0, half)
+    )
     zeros = np.zeros(N)
     known = Estimates(
         values, zeros, np.full(N, np.inf), np.ones(N, bool), zeros.copy(), zeros.copy()
@@ -174,18 +218,18 @@ def log_marginal_likelihood(
     if chosen.size:
         name = METHODS[which[chosen[0]]]
         rest = part_of(progress, half, 1.0)
-        some = rows[chosen]
+        some, own_rates = rows[chosen], None if rates is None else rates[chosen]
         if precision is not None:
             target = precision * float(counts.sum())
             times = np.bincount(inverse, minlength=N)[chosen].astype(float)
-            found = smc.log_factors_to(some, model, seed, target, times, n_jobs, rest)
+            found = smc.log_factors_to(some, model, seed, target, times, n_jobs, rest, own_rates)
         elif name == "smc":
-            found = smc.log_factors(some, model, seed, size, n_jobs, escalate, rest)
+            found = smc.log_factors(some, model, seed, size, n_jobs, escalate, rest, own_rates)
         else:
-            found = ESTIMATORS[name].log_factors(some, model, seed, size, n_jobs)
+            found = ESTIMATORS[name].log_factors(some, model, seed, size, n_jobs, rates=own_rates)
         known.put(chosen, found)
         methods[chosen] = name
-    values -= log_normaliser(model)
+    values -= log_normaliser(model) if own is None else own.log_normalisers(model)
     return expand_distinct(known, methods, inverse, method)
 
 
@@ -335,17 +379,16 @@ def _exact_factors(
     rows: sp.csr_array,
     tasks: list[_Task],
     model: GaP,
+    rates: Array | None,
     n_jobs: int | None,
     progress: Progress | None,
 ) -> tuple[Array, NDArray[np.str_]]:
     """Return the second factor of Eq. 31 for the samples of the tasks, and their methods."""
-    rate = model.column_norms + model.beta
 
     def work(task: _Task) -> Array:
-        block = take_block(rows, task.members)
-        W = model.W[np.ix_(block.features, task.columns)]
-        alpha = model.alpha[task.columns]
-        return exact.log_factors(task.method, block, W, rate[task.columns], alpha)
+        block = take_block(rows, task.members, own=rates is not None)
+        p, log_scale = exact.block_probabilities(model, rates, block, task.members, task.columns)
+        return exact.log_factors(task.method, block, p, log_scale, model.alpha[task.columns])
 
     factor = np.full(rows.shape[0], -np.inf)
     methods = np.full(rows.shape[0], "impossible")  # no column can have produced the sample
@@ -361,11 +404,18 @@ def comparison_log_likelihood(
     seed: int,
     n_jobs: int | None,
     precision: float = COMPARISON_PRECISION,
+    observation: Observation | None = None,
 ) -> LogLikelihood:
     """Compute log p(X | W) for a comparison of models, without a limit of its cost.
 
     A fit must not be lost because its likelihood is costly.
     """
-    return log_marginal_likelihood(
-        X, model, precision=precision, random_state=seed, n_jobs=n_jobs, max_cost=np.inf
+    return log_likelihood_of(
+        X,
+        model,
+        precision=precision,
+        random_state=seed,
+        n_jobs=n_jobs,
+        max_cost=np.inf,
+        observation=observation,
     )

@@ -18,9 +18,10 @@ from gapmf.counts import check_counts
 from gapmf.csr import distinct_rows, sum_entries
 from gapmf.kernels import quadrature_sums as kernel
 from gapmf.likelihood import planning
-from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.exact import block_probabilities
 from gapmf.likelihood.planning import QuadratureBlock, check_support, plan_quadrature
 from gapmf.model import GaP, check_model
+from gapmf.observation import Observation, check_observation, rates_of
 from gapmf.parallel import check_n_jobs, for_each
 from gapmf.types import Array
 
@@ -55,7 +56,9 @@ class PosteriorMoments:
         return np.asarray(np.einsum("nkk->nk", self.h_second) - self.h**2)
 
 
-def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> PosteriorMoments:
+def posterior_moments(
+    X: Any, model: GaP, *, n_jobs: int | None = None, exposure: Any = None, observed: Any = None
+) -> PosteriorMoments:
     """Compute exact posterior moments of activations and components.
 
     Parameters
@@ -66,6 +69,10 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
         The model.
     n_jobs : int or None, default=None
         Number of threads, with scikit-learn's meaning. The result does not depend on it.
+    exposure : float or array-like of shape (n_samples,), default=None
+        Exposure of each sample, as in `log_marginal_likelihood`.
+    observed : array-like or sparse matrix of bool of shape (n_samples, n_features), default=None
+        True where an entry was observed; None for everywhere.
 
     Returns
     -------
@@ -89,19 +96,31 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     array([5., 0.])
     """
     check_model(model)
-    counts = check_counts(X, n_features=model.n_features)
+    counts, observation = check_observation(
+        check_counts(X, n_features=model.n_features), exposure, observed
+    )
+    return moments_of(counts, model, n_jobs, observation)
+
+
+def moments_of(
+    counts: sp.csr_array, model: GaP, n_jobs: int | None, observation: Observation | None = None
+) -> PosteriorMoments:
+    """Compute `posterior_moments` of canonical counts of observed entries."""
     check_n_jobs(n_jobs)
-    first, inverse = distinct_rows(counts)
+    first, inverse = distinct_rows(counts, None if observation is None else observation.keys())
     rows = counts[first]
+    own = None if observation is None else observation.take(first)
+    rates = None if own is None else own.unit_rates(model)
     N, K = rows.shape[0], model.n_components
     check_support(rows, model.W)
     works = plan_quadrature(
-        rows, model.W, model.alpha, "exact posterior moments", planning.MAX_COST, extra_degree=2
-    )
+        rows, model.W, model.alpha, "exact posterior moments", planning.MAX_COST, extra_degree=2,
+        own=rates is not None,
+    )  # fmt: skip
 
     # Impossible columns of a sample keep their prior, updated by a count of zero.
-    rate = model.beta + model.column_norms
-    h = np.tile(model.alpha / rate, (N, 1))
+    rate = np.broadcast_to(rates_of(model, own), (N, K))
+    h = model.alpha / rate
     second = h[:, :, None] * h[:, None, :]
     np.einsum("nkk->nk", second)[:] += model.alpha / rate**2
     c = np.zeros((rows.nnz, K))
@@ -109,7 +128,7 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     def compute(work: QuadratureBlock) -> tuple[Array, Array, Array]:
         block, columns = work.block, work.columns
         # c depends on p θ_k / (Pθ)_f only, where the scale of a row cancels
-        p, _ = scaled_probabilities(model.W[np.ix_(block.features, columns)], rate[columns])
+        p, _ = block_probabilities(model, rates, block, work.members, columns)
         theta, theta2, ratio = kernel.moments(
             block.indptr, block.indices, block.counts, p, *work.rule
         )
@@ -118,13 +137,14 @@ def posterior_moments(X: Any, model: GaP, *, n_jobs: int | None = None) -> Poste
     for work, (theta, theta2, c_block) in zip(works, for_each(compute, works, n_jobs), strict=True):
         members, columns = work.members, work.columns
         shape = (model.alpha[columns].sum() + np.asarray(rows[members].sum(axis=1)))[:, None]
-        mean = shape * theta / rate[columns]
+        own_rate = rate[np.ix_(members, columns)]
+        mean = shape * theta / own_rate
         cross = h[members]
         cross[:, columns] = mean
         both = cross[:, :, None] * cross[:, None, :]
-        np.einsum("nkk->nk", both)[:] += model.alpha / rate**2  # for impossible columns
+        np.einsum("nkk->nk", both)[:] += model.alpha / rate[members] ** 2  # impossible columns
         place = np.ix_(np.arange(members.size), columns, columns)
-        scale = np.outer(rate[columns], rate[columns])
+        scale = own_rate[:, :, None] * own_rate[:, None, :]
         both[place] = (shape * (shape + 1))[:, :, None] * theta2 / scale
         h[members], second[members] = cross, both
         c[np.ix_(_entries(rows, members), columns)] = c_block

@@ -16,9 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.likelihood.bound import mean_field_bound
-from gapmf.likelihood.marginal import log_marginal_likelihood
+from gapmf.likelihood.marginal import log_likelihood_of
 from gapmf.likelihood.result import LogLikelihood, common_error, joined
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.parallel import Progress, part_of
 from gapmf.types import Array, Index
 
@@ -38,14 +39,16 @@ def total_log_likelihood(
     n_jobs: int | None,
     max_cost: float,
     progress: Progress | None = None,
+    observation: Observation | None = None,
 ) -> LogLikelihood:
     """Compute the total of log p(v_n), to a standard error in nats per token.
 
-    If a random part of the samples is enough, the values of the others are nan.
+    If a random part of the samples is enough, the values of the others are nan. With exposures,
+    all samples are computed.
     """
 
     def compute(rows: sp.csr_array, target: float, part: Progress | None) -> LogLikelihood:
-        return log_marginal_likelihood(
+        return log_likelihood_of(
             rows,
             model,
             precision=target,
@@ -53,10 +56,11 @@ def total_log_likelihood(
             n_jobs=n_jobs,
             max_cost=max_cost,
             progress=part,
+            observation=observation,
         )
 
     N = counts.shape[0]
-    if N <= PILOT / PART:
+    if N <= PILOT / PART or observation is not None:
         return compute(counts, precision, progress)
     if not np.asarray(model.W.any(axis=1))[counts.indices].all():  # some samples are impossible
         return compute(counts, precision, progress)

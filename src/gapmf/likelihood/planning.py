@@ -251,14 +251,16 @@ def plan_quadrature(
     extra_degree: int = 0,
     share: bool = False,
     logs: bool = False,
+    own: bool = False,
 ) -> list[QuadratureBlock]:
     """Plan the quadrature over θ of polynomials of degree |v| + extra_degree.
 
     Samples without counts, and impossible samples, are in no block. With `share`, samples may get a
     larger rule than they need, if that saves a table of logarithms; without it, the rule of a
     sample does not depend on other samples. With `logs`, polynomials times log θ_k are integrated
-    too. If two visits to all nodes need more than `limit` operations, an error that names `what` is
-    raised before any rule is made.
+    too. With `own`, entries have probabilities of their own (see `take_block`). If two visits to
+    all nodes need more than `limit` operations, an error that names `what` is raised before any
+    rule is made.
     """
     N = rows.shape[0]
     total = np.asarray(rows.sum(axis=1)).astype(np.int64)
@@ -280,7 +282,7 @@ def plan_quadrature(
     for members, columns in groups:
         for chosen in cut_blocks(members, rule, size, cost):
             shapes, n = alpha[columns], int(degree[chosen].max())
-            block, its_rule = take_block(rows, chosen), simplex_rule(shapes, n, logs=logs)
+            block, its_rule = take_block(rows, chosen, own=own), simplex_rule(shapes, n, logs=logs)
             its_logs = simplex_logs(shapes, n) if logs else np.empty((0, 0, 0))
             works.append(QuadratureBlock(chosen, columns, block, its_rule, its_logs))
     return works

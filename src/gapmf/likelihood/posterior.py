@@ -19,7 +19,7 @@ from gapmf.csr import distinct_rows
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.exact import nodes_per_stick
 from gapmf.likelihood.guide import N_CHAINS, N_PASSES, draw_passes, guide, may_miss_a_mode
-from gapmf.likelihood.moments import posterior_moments
+from gapmf.likelihood.moments import moments_of
 from gapmf.likelihood.planning import check_support, group_by_support, quadrature_cost, support
 from gapmf.likelihood.result import MIN_FIRST_TOKENS, expected_first_tokens
 from gapmf.likelihood.sample import (
@@ -32,6 +32,7 @@ from gapmf.likelihood.sample import (
 )
 from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP, check_model
+from gapmf.observation import Observation, check_observation, rates_of
 from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
 from gapmf.validation import LARGEST_ALPHA, check_number, check_random_state, check_whole
@@ -106,6 +107,8 @@ def posterior_activations(
     random_state: Any = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    exposure: Any = None,
+    observed: Any = None,
 ) -> Posterior:
     """Compute posterior means, standard deviations and quantiles of the activations.
 
@@ -133,6 +136,10 @@ def posterior_activations(
         Number of threads, with scikit-learn's meaning. The result does not depend on it.
     progress : callable, default=None
         Called now and then with the part of the work that is done, from 0 to 1.
+    exposure : float or array-like of shape (n_samples,), default=None
+        Exposure of each sample, as in `log_marginal_likelihood`.
+    observed : array-like or sparse matrix of bool of shape (n_samples, n_features), default=None
+        True where an entry was observed; None for everywhere.
 
     Returns
     -------
@@ -163,7 +170,37 @@ def posterior_activations(
            [0.2  , 0.286]])
     """
     check_model(model)
-    counts = check_counts(X, n_features=model.n_features)
+    counts, observation = check_observation(
+        check_counts(X, n_features=model.n_features), exposure, observed
+    )
+    return posterior_of(
+        counts,
+        model,
+        precision=precision,
+        quantiles=quantiles,
+        n_draws=n_draws,
+        careful=careful,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        progress=progress,
+        observation=observation,
+    )
+
+
+def posterior_of(
+    counts: sp.csr_array,
+    model: GaP,
+    *,
+    precision: float = 0.05,
+    quantiles: Any = (0.05, 0.95),
+    n_draws: int = 0,
+    careful: bool = False,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    observation: Observation | None = None,
+) -> Posterior:
+    """Compute `posterior_activations` of canonical counts of observed entries."""
     check_n_jobs(n_jobs)
     precision = check_number(precision, "precision", above=0.0)
     levels = _check_quantiles(quantiles)
@@ -172,15 +209,18 @@ def posterior_activations(
         raise InvalidInputError(f"n_draws is {n_draws}, but must be at most {MAX_DRAWS}")
     seed = check_random_state(random_state).integers(2**64, dtype=np.uint64)
     check_support(counts, model.W)
-    first, inverse = distinct_rows(counts)
+    first, inverse = distinct_rows(counts, None if observation is None else observation.keys())
     rows = counts[first]
     N, K = rows.shape[0], model.n_components
-    rate = model.column_norms + model.beta
+    own = None if observation is None else observation.take(first)
+    rates = None if own is None else own.unit_rates(model)
+    rate = np.broadcast_to(rates_of(model, own), (N, K))
     exact = _is_cheap(rows, model)
     sizes, error, reliable = np.zeros((N, K)), np.zeros(N), np.ones(N, dtype=bool)
     std = np.full((N, K), np.nan)
     for some in _pieces(np.flatnonzero(exact), K * K, MAX_MOMENTS):
-        moments = posterior_moments(rows[some], model, n_jobs=n_jobs)
+        its_own = None if own is None else own.take(some)
+        moments = moments_of(rows[some], model, n_jobs, its_own)
         sizes[some], std[some] = moments.L, np.sqrt(moments.h_variance)
     wanted = max(n_draws, QUANTILE_DRAWS) if levels.size or n_draws else 0
     quantile_values = np.empty((levels.size, N, K))
@@ -191,18 +231,19 @@ def posterior_activations(
         part = part_of(progress, done / left.size, (done + some.size) / left.size)
         done += some.size
         draw = _draw_carefully if careful else _draw
-        found = draw(rows[some], model, seed, precision, wanted, n_jobs, part)
+        own_rates = None if rates is None else rates[some]
+        found = draw(rows[some], model, own_rates, seed, precision, wanted, n_jobs, part)
         estimated = some[~exact[some]]
-        own = ~exact[some]
-        sizes[estimated], error[estimated] = found.mean[own], found.error[own]
-        reliable[estimated] = found.reliable[own]
+        inexact = ~exact[some]
+        sizes[estimated], error[estimated] = found.mean[inexact], found.error[inexact]
+        reliable[estimated] = found.reliable[inexact]
         if wanted:
-            h, variance = _draw_activations(rows, some, model, seed, found.draws)
-            std[estimated] = np.sqrt(variance[own])
+            h, variance = _draw_activations(rows, some, model, rate[some], seed, found.draws)
+            std[estimated] = np.sqrt(variance[inexact])
             # Draws of exact samples are judged by their means.
-            off = np.linalg.norm(h.mean(axis=0) - (model.alpha + sizes[some]) / rate, axis=1)
-            length = np.linalg.norm((model.alpha + sizes[some]) / rate, axis=1)
-            reliable[some] &= (off <= FAR_OFF * length) | own
+            means = (model.alpha + sizes[some]) / rate[some]
+            off = np.linalg.norm(h.mean(axis=0) - means, axis=1)
+            reliable[some] &= (off <= FAR_OFF * np.linalg.norm(means, axis=1)) | inexact
             quantile_values[:, some] = np.quantile(h, levels, axis=0)
             if draws is not None:
                 draws[:, some] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
@@ -237,6 +278,7 @@ class _Drawn(NamedTuple):
 def _draw(
     rows: sp.csr_array,
     model: GaP,
+    rates: Array | None,
     seed: np.uint64,
     precision: float,
     n_draws: int,
@@ -254,6 +296,7 @@ def _draw(
         n_jobs=n_jobs,
         n_draws=-(-n_draws // 4),
         progress=progress,
+        rates=rates,
     )
     # With a small α, all chains may be in one mode, and agree: they must have had the chance to
     # give a first token to every component that the sample can have.
@@ -266,16 +309,15 @@ def _draw(
 
 
 def _draw_activations(
-    rows: sp.csr_array, some: Index, model: GaP, seed: np.uint64, sizes: NDArray[Any]
+    rows: sp.csr_array, some: Index, model: GaP, rate: Array, seed: np.uint64, sizes: NDArray[Any]
 ) -> tuple[Array, Array]:
     """Draw activations (S, N, K) given draws of L (N, S, K); also return their variances (N, K)."""
-    rate = model.column_norms + model.beta
     shapes = model.alpha + sizes
-    h = np.empty((sizes.shape[1], some.size, rate.size))
+    h = np.empty((sizes.shape[1], *rate.shape))
     for i, n in enumerate(some):
         key = [int(seed), *stream_keys(rows, n, ACTIVATIONS + 1, 1)]
         rng = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
-        h[:, i] = np.exp(log_gamma(shapes[i], rng)) / rate
+        h[:, i] = np.exp(log_gamma(shapes[i], rng)) / rate[i]
     return h, (shapes.mean(axis=1) + shapes.var(axis=1)) / rate**2
 
 
@@ -307,6 +349,7 @@ def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
 def _draw_carefully(
     rows: sp.csr_array,
     model: GaP,
+    rates: Array | None,
     seed: np.uint64,
     precision: float,
     n_draws: int,
@@ -321,12 +364,14 @@ def _draw_carefully(
     def work(n: int) -> None:
         if rows.indptr[n + 1] == rows.indptr[n]:
             return
-        sample = sample_of_row(rows, n, model)
+        sample = sample_of_row(rows, n, model, rates)
         columns = sample.columns
         if columns.size == 1:  # it has all tokens
             found.mean[n, columns] = found.draws[n][:, columns] = sample.counts.sum()
             return
-        sizes, found.error[n], found.reliable[n] = _careful_sizes(rows, n, sample, model, seed)
+        rate = model.column_norms + model.beta if rates is None else rates[n]
+        found_n = _careful_sizes(rows, n, sample, rate[columns], seed)
+        sizes, found.error[n], found.reliable[n] = found_n
         found.mean[n, columns] = sizes.mean(axis=0)
         some = np.linspace(0, len(sizes) - 1, n_draws).astype(int)
         found.draws[n][:, columns] = sizes[some]
@@ -336,11 +381,10 @@ def _draw_carefully(
 
 
 def _careful_sizes(
-    rows: sp.csr_array, n: int, sample: Sample, model: GaP, seed: np.uint64
+    rows: sp.csr_array, n: int, sample: Sample, rate: Array, seed: np.uint64
 ) -> tuple[Array, float, bool]:
     """Draw L for one sample: draws (S, K), the error of their means, and whether to trust it."""
     keys = stream_keys(rows, n, ACTIVATIONS, N_PASSES)
-    rate = (model.column_norms + model.beta)[sample.columns]
     for n_chains in CHAINS:
         if n_chains > max(N_CHAINS, N_PASSES * max_particles(rate.size)):
             break

@@ -53,11 +53,17 @@ def predict_cost(rows: sp.csr_array, K: int, per_run: int) -> Array:
 
 
 def log_factors(
-    rows: sp.csr_array, model: GaP, seed: np.uint64, per_run: int, n_jobs: int | None
+    rows: sp.csr_array,
+    model: GaP,
+    seed: np.uint64,
+    per_run: int,
+    n_jobs: int | None,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible for two columns or more.
+    Every sample must be possible for two columns or more. rates (N, K) are their own R/s, if they
+    have exposures.
     """
     most = max_particles(model.n_components)
     spacing = max(min(per_run, most // N_RUNS), 1)
@@ -94,4 +100,4 @@ def log_factors(
             -inverse.value, error, inverse.ess, reliable, -inverse.correction, -inverse.common
         )
 
-    return estimate_each(rows, model, estimate, seed, n_jobs, n_chains)
+    return estimate_each(rows, model, rates, estimate, seed, n_jobs, n_chains)

@@ -72,12 +72,12 @@ class Sample(NamedTuple):
         return bool(is_ambiguous(self.p, np.zeros(1, dtype=np.int64))[0])
 
 
-def sample_of_row(rows: sp.csr_array, n: int, model: GaP) -> Sample:
-    """Return row n, which must have counts, as a Sample."""
+def sample_of_row(rows: sp.csr_array, n: int, model: GaP, rates: Array | None = None) -> Sample:
+    """Return row n, which must have counts, as a Sample; rates (N, K) are those of the rows."""
     lo, hi = rows.indptr[n], rows.indptr[n + 1]
     W, counts = model.W[rows.indices[lo:hi]], rows.data[lo:hi].astype(np.int64)
     columns = np.flatnonzero(W.any(axis=0))
-    rate = model.column_norms + model.beta
+    rate = model.column_norms + model.beta if rates is None else rates[n]
     p, log_scale = scaled_probabilities(W[:, columns], rate[columns])
     constant = float(counts @ log_scale - gammaln(counts + 1.0).sum())
     return Sample(counts, p, model.alpha[columns], columns, constant)

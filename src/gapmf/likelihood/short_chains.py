@@ -53,17 +53,20 @@ def sample_sizes(
     n_jobs: int | None,
     n_draws: int = 0,
     progress: Progress | None = None,
+    rates: Array | None = None,
 ) -> Sizes:
     """Find the sizes of the components of each sample, which must be possible.
 
     Chains run until the error is at most `precision`, or for `max_sweeps` sweeps. Then n_draws
-    more sweeps of each of them give draws.
+    more sweeps of each of them give draws. rates (N, K) are the samples' own R/s, if they have
+    exposures.
     """
     N, K = rows.shape[0], model.n_components
     keys = [stream_keys(rows, n, purpose, 1)[0] for n in range(N)]
     streams = np.array(keys, dtype=np.uint64) ^ seed
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
     rate = model.column_norms + model.beta
+    factors = None if rates is None else rate / rates
     found = Found(
         np.empty((N, K)),
         np.empty(N),
@@ -80,7 +83,10 @@ def sample_sizes(
         n_lanes = np.diff(lanes.start)
         most = int(n_lanes.max()), int((n_lanes + 3 * lanes.fours + lanes.twos).max())
         own = Found._make(array[lo:hi] for array in found)
-        data = lanes, large, weights, rate, streams[lo:hi], precision, max_sweeps, _NO_SCALES
+        own_rates = rate[None] if rates is None else rates[lo:hi]
+        own_factors = None if factors is None else factors[lo:hi]
+        limits = precision, max_sweeps
+        data = lanes, large, weights, own_rates, own_factors, streams[lo:hi], *limits, _NO_SCALES
 
         def make_arrays(most: tuple[int, int] = most) -> tuple[Sums, Workspace, Chains]:
             sums = Sums(np.empty(0), np.empty(0), np.empty((0, 0), np.int64))

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from gapmf.csr import sum_entries, take_block
 from gapmf.kernels import token_smc as smc
 from gapmf.kernels.particles import make_particles
-from gapmf.likelihood.exact import scaled_probabilities
+from gapmf.likelihood.exact import block_probabilities
 from gapmf.likelihood.guide import Guides, few_first_tokens, guide_cost, guides, guides_from_chains
 from gapmf.likelihood.planning import support
 from gapmf.likelihood.result import LARGEST_STD_ERROR, ROUNDING, Estimates, is_ambiguous, sum_error
@@ -74,18 +74,23 @@ def log_factors(
     n_jobs: int | None,
     escalate: bool = True,
     progress: Progress | None = None,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate the logarithm of the second factor of Eq. 31 for each sample.
 
-    Every sample must be possible. With `escalate`, samples that need more particles, according to
+    Every sample must be possible. rates (N, K) are their own R/s, if they have exposures. With
+    `escalate`, samples that need more particles, according to
     a pilot run, get them.
     """
-    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs, part_of(progress, 0.0, 0.2))
+    first = part_of(progress, 0.0, 0.2)
+    guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs, first, rates)
     if not escalate:
         rest = part_of(progress, 0.2, 1.0)
-        return _estimate(rows, model, guided, seed, per_island, n_jobs, progress=rest)
+        return _estimate(rows, model, rates, guided, seed, per_island, n_jobs, progress=rest)
     few = max(per_island // (4 * _PILOT_PART) * 4, 4)
-    pilot = _estimate(rows, model, guided, seed, few, n_jobs, PILOT, part_of(progress, 0.2, 0.4))
+    pilot = _estimate(
+        rows, model, rates, guided, seed, few, n_jobs, PILOT, part_of(progress, 0.2, 0.4)
+    )
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
     for factor in ESCALATION:
@@ -100,7 +105,8 @@ def log_factors(
         own = guided._replace(sizes=guided.sizes[some])
         before, done = done, done + float(size) * some.size
         part = part_of(progress, 0.4 + 0.6 * before / work, 0.4 + 0.6 * done / work)
-        found = _estimate(rows[some], model, own, seed, int(size), n_jobs, progress=part)
+        own_rates = None if rates is None else rates[some]
+        found = _estimate(rows[some], model, own_rates, own, seed, int(size), n_jobs, progress=part)
         result.put(some, found)
     return result
 
@@ -113,19 +119,20 @@ def log_factors_to(
     times: Array,
     n_jobs: int | None,
     progress: Progress | None = None,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate the factors so that their sum has about this standard error, or a smaller one.
 
     times (N,) says how often each sample counts. How much to do is decided for all samples
     together: a decision on single ones by their own estimates would be biased.
     """
-    guided = guides_from_chains(rows, model, seed, n_jobs, part_of(progress, 0.0, 0.2))
+    guided = guides_from_chains(rows, model, seed, n_jobs, part_of(progress, 0.0, 0.2), rates)
 
     def estimate(factor: int, start: float, end: float) -> Estimates:
         per_island = min(factor * COARSE_PARTICLES, max_particles(model.n_components))
         part = part_of(progress, start, end)
         found = _estimate(
-            rows, model, guided, seed, per_island, n_jobs, COARSE, part, COARSE_ISLANDS,
+            rows, model, rates, guided, seed, per_island, n_jobs, COARSE, part, COARSE_ISLANDS,
             COARSE_SPACING,
         )  # fmt: skip
         # Two islands say little about the variance, so the correction may be half of what is due.
@@ -143,7 +150,7 @@ def log_factors_to(
         n_particles = min(n_particles, MAX_PARTICLES, most)
         per_island = check_particles(int(n_particles), model.n_components)
         part = part_of(progress, start, start + 0.25)
-        found = log_factors(rows, model, seed, per_island, n_jobs, progress=part)
+        found = log_factors(rows, model, seed, per_island, n_jobs, progress=part, rates=rates)
         factor = (sum_error(found, times) / std_error) ** 2
         if factor <= ENOUGH or n_particles >= min(MAX_PARTICLES, most):
             break
@@ -154,6 +161,7 @@ def log_factors_to(
 def _estimate(
     rows: sp.csr_array,
     model: GaP,
+    rates: Array | None,
     guided: Guides,
     seed: np.uint64,
     per_island: int,
@@ -169,11 +177,11 @@ def _estimate(
     keys = [stream_keys(rows, n, purpose + per_island, n_islands) for n in range(N)]
     streams = np.array(keys, dtype=np.uint64).reshape(N, n_islands)
     blocks = [
-        (members, take_block(rows, members))
+        (members, take_block(rows, members, own=rates is not None))
         for members in _cut(pass_cost(rows, model.n_components, per_island))
     ]
     tasks = [(b, island) for b in range(len(blocks)) for island in range(n_islands)]
-    rate = model.column_norms + model.beta
+    columns = np.arange(model.n_components)
     alpha = model.alpha.copy()  # writable, as those of samples: the kernel has one signature
     log_values, within = np.empty((2, n_islands, N))
     ambiguous = np.empty(N, dtype=bool)
@@ -181,7 +189,7 @@ def _estimate(
     def work(task: tuple[int, int]) -> None:
         members, block = blocks[task[0]]
         island = task[1]
-        p, log_scale = scaled_probabilities(model.W[block.features], rate)
+        p, log_scale = block_probabilities(model, rates, block, members, columns)
         most = int(np.diff(block.indptr).max(initial=0))
         at = make_particles(per_island, model.n_components, most)
         values, variance = np.empty((2, members.size))

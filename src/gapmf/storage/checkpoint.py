@@ -81,11 +81,16 @@ def check_no_unfinished_fit(path: FilePath, *, version: str) -> None:
     )
 
 
-def fingerprint(counts: Any, weights: Any = None) -> str:
-    """Return a hash of the data of a fit: counts in CSR form, and the weights of the samples."""
+def fingerprint(counts: Any, weights: Any = None, observed: Any = ()) -> str:
+    """Return a hash of the data of a fit: counts in CSR form, and the weights of the samples.
+
+    `observed` are bytes that tell how each sample was observed, if not all were alike.
+    """
     hasher = hashlib.sha256(repr(counts.shape).encode())
     for array in (counts.indptr, counts.indices, counts.data):
         hasher.update(array.astype("<i8").tobytes())
     if weights is not None:
         hasher.update(np.asarray(weights, dtype="<f8").tobytes())
+    for key in observed:
+        hasher.update(len(key).to_bytes(8, "little") + key)
     return hasher.hexdigest()

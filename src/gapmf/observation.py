@@ -1,0 +1,289 @@
+"""How samples were observed: their exposures, and the entries that nobody looked at.
+
+With exposure s_n > 0 and m_nf = 1 where entry (n, f) was observed, the counts of a sample are
+x_nf ~ Poisson(s_n [W h_n]_f) where m_nf = 1. Given C, the activation h_kn is Gamma with the rate
+R_kn = β_k + s_n Σ_f m_nf w_fk instead of β_k + S_k; otherwise a sample is as without exposures,
+with the event probabilities p_fkn = s_n w_fk / R_kn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.counts import check_counts, is_frame
+from gapmf.distributions import log_one_plus
+from gapmf.errors import InvalidInputError
+from gapmf.model import GaP
+from gapmf.types import Array
+from gapmf.validation import as_float, check_option
+
+SMALLEST, LARGEST = 1e-100, 1e100  # exposures
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Exposures and observed entries of N samples. It does not change.
+
+    Attributes
+    ----------
+    exposure : array, (N,)
+        s_n > 0.
+    entries : csr_array, (N, F), or None
+        Ones at the observed entries, or at the others: whichever are fewer. None if all were
+        observed.
+    are_observed : bool
+        Which of the two `entries` are.
+    """
+
+    exposure: Array
+    entries: sp.csr_array | None = None
+    are_observed: bool = False
+
+    @property
+    def n_samples(self) -> int:
+        """N."""
+        return int(self.exposure.size)
+
+    def take(self, rows: NDArray[Any]) -> Observation:
+        """Return the observation of some samples."""
+        entries = None if self.entries is None else self.entries[rows]
+        return Observation(self.exposure[rows], entries, self.are_observed)
+
+    def norms(self, W: Array) -> Array:
+        """s_n Σ_f m_nf w_fk, (N, K): the expected total of component k at h_kn = 1."""
+        if self.entries is None:
+            seen = W.sum(axis=0)
+        elif self.are_observed:
+            seen = np.asarray(self.entries @ W)
+        else:
+            seen = np.maximum(W.sum(axis=0) - np.asarray(self.entries @ W), 0.0)
+        return np.asarray(self.exposure[:, None] * seen)
+
+    def rates(self, model: GaP) -> Array:
+        """R_kn = β_k + s_n Σ_f m_nf w_fk, (N, K)."""
+        return self.norms(model.W) + model.beta
+
+    def unit_rates(self, model: GaP) -> Array:
+        """R_kn / s_n, (N, K): w_fk divided by it is p_fkn, as w_fk / (S_k + β_k) is without s."""
+        return self.rates(model) / self.exposure[:, None]
+
+    def log_normalisers(self, model: GaP) -> Array:
+        """Σ_k α_k log(R_kn / β_k), (N,): minus the log-probability of a sample without counts."""
+        return np.asarray(log_one_plus(self.norms(model.W), model.beta) @ model.alpha)
+
+    def exposed_sums(self, h: Array) -> Array:
+        """Σ_n m_nf s_n h_kn, (F, K), or (K,) if all entries were observed."""
+        exposed = self.exposure[:, None] * h
+        if self.entries is None:
+            return np.asarray(exposed.sum(axis=0))
+        listed = np.asarray(self.entries.T @ exposed)
+        return listed if self.are_observed else np.maximum(exposed.sum(axis=0) - listed, 0.0)
+
+    def totals(self, n_features: int) -> Array:
+        """Σ_n m_nf s_n, (F,): the exposure of each feature."""
+        sums = self.exposed_sums(np.ones((self.n_samples, 1)))
+        return np.broadcast_to(sums.reshape(-1), (n_features,)).copy()
+
+    def n_unobserved(self, n_features: int) -> int:
+        """Return how many entries were not observed."""
+        if self.entries is None:
+            return 0
+        listed = int(self.entries.nnz)
+        return self.n_samples * n_features - listed if self.are_observed else listed
+
+    def mask(self, rows: NDArray[Any], n_features: int) -> NDArray[np.bool_]:
+        """Return which entries of some samples were observed: dense, (len(rows), F)."""
+        if self.entries is None:
+            return np.ones((len(rows), n_features), dtype=bool)
+        listed = self.entries[rows].toarray() > 0
+        return listed if self.are_observed else ~listed
+
+    def keep(self, counts: sp.csr_array) -> sp.csr_array:
+        """Return the counts without those of entries that were not observed."""
+        if self.entries is None:
+            return counts
+        listed = counts.multiply(self.entries).tocsr().astype(np.int64)
+        kept = sp.csr_array(listed if self.are_observed else counts - listed)
+        kept.eliminate_zeros()
+        kept.sort_indices()
+        return kept
+
+    def keys(self) -> list[bytes]:
+        """Return what tells samples with equal counts apart, one key per sample."""
+        exposures = [value.tobytes() for value in self.exposure.astype("<f8")]
+        if self.entries is None:
+            return exposures
+        starts, features = self.entries.indptr, self.entries.indices.astype("<i8")
+        return [
+            own + features[starts[n] : starts[n + 1]].tobytes() for n, own in enumerate(exposures)
+        ]
+
+
+def rates_of(model: GaP, observation: Observation | None) -> Array:
+    """Return R of each sample, (N, K), or S + β of all, (K,)."""
+    if observation is None:
+        return model.column_norms + model.beta
+    return observation.rates(model)
+
+
+def check_exposure(exposure: Any, counts: sp.csr_array) -> Array | None:
+    """Return exposures (N,): one number for all samples, or one for each; None for all 1."""
+    if exposure is None:
+        return None
+    N = counts.shape[0]
+    array = as_float(exposure, "exposure", '"total", a number, or one number for each sample')
+    if array.shape not in ((), (N,)):
+        raise InvalidInputError(
+            f"exposure has shape {array.shape}, but there are {N} samples: give one number for "
+            "all, or one for each sample"
+        )
+    bad = ~((array >= SMALLEST) & (array <= LARGEST))
+    if bad.any():
+        place = f"exposure[{int(bad.argmax())}]" if array.ndim else "exposure"
+        raise InvalidInputError(
+            f"{place} is {float(array.flat[int(bad.argmax())])}: exposures must be finite and "
+            "above 0; leave out samples that were not exposed at all"
+        )
+    return None if (array == 1.0).all() else np.broadcast_to(array, (N,)).copy()
+
+
+def check_observed(observed: Any, counts: sp.csr_array) -> tuple[sp.csr_array, bool] | None:
+    """Return `entries` and `are_observed` of an Observation from a mask; None if all are."""
+    if observed is None:
+        return None
+    if hasattr(observed, "to_numpy"):
+        observed = observed.to_numpy()
+    if not sp.issparse(observed):
+        try:
+            observed = np.asarray(observed)
+        except ValueError:
+            observed = np.array(None)  # ragged
+    mask: Any = observed
+    values = mask.data if sp.issparse(observed) else mask
+    if observed.shape != counts.shape:
+        raise InvalidInputError(
+            f"observed must have the shape {counts.shape} of X, True where an entry was observed, "
+            f"but has shape {observed.shape}"
+        )
+    numbers = values.dtype.kind in "buif"
+    if not (numbers and np.isin(values, (0, 1)).all()):
+        raise InvalidInputError(
+            "observed must hold True (or 1) where an entry was observed, and False (or 0) where it "
+            "was not, and nothing else"
+        )
+    n_observed = int(np.count_nonzero(values))
+    size = counts.shape[0] * counts.shape[1]
+    if n_observed == size:
+        return None
+    are_observed = 2 * n_observed <= size
+    if sp.issparse(observed):
+        mask = sp.csr_array(mask).astype(bool)
+        mask.sum_duplicates()
+        mask.eliminate_zeros()
+        if not are_observed:
+            mask = _complement(mask)
+    else:
+        mask = sp.csr_array(mask.astype(bool) == are_observed)
+    entries = sp.csr_array(mask.astype(np.float64))
+    entries.sort_indices()
+    return entries, are_observed
+
+
+def _complement(mask: sp.csr_array) -> sp.csr_array:
+    """Return the entries that a sparse mask, which has more than half of all, does not have."""
+    N, F = mask.shape
+    missing = [
+        np.setdiff1d(np.arange(F), mask.indices[mask.indptr[n] : mask.indptr[n + 1]])
+        for n in range(N)
+    ]
+    starts = np.concatenate([[0], np.cumsum([part.size for part in missing])])
+    features = np.concatenate(missing)
+    return sp.csr_array((np.ones(features.size, dtype=bool), features, starts), shape=(N, F))
+
+
+def observe(
+    X: Any,
+    exposure: Any = None,
+    observed: Any = None,
+    *,
+    mean_total: float | None = None,
+    **options: Any,
+) -> tuple[sp.csr_array, Observation | None, float | None]:
+    """Return counts, how they were observed, and what totals were divided by, if they were.
+
+    exposure="total" is the total of each sample, divided by `mean_total`, or by the mean total of
+    these samples. observed="nan" takes missing values in a dense X for unobserved. `options` are
+    those of `check_counts`.
+    """
+    if isinstance(observed, str):
+        check_option(observed, ("nan",), "observed")
+        X, observed, labels = split_missing(X)
+        options = {"labels": labels} | options
+    counts = check_counts(X, **options)
+    if not isinstance(exposure, str):
+        return *check_observation(counts, exposure, observed), None
+    check_option(exposure, ("total",), "exposure")
+    seen, _ = check_observation(counts, None, observed)
+    totals = np.asarray(seen.sum(axis=1)).astype(np.float64)
+    if not totals.all():
+        raise InvalidInputError(
+            f"row {int(totals.argmin())} of X has no counts, so exposure='total' would be 0 there: "
+            "leave such samples out, or give exposures"
+        )
+    mean_total = float(totals.mean()) if mean_total is None else mean_total
+    return *check_observation(counts, totals / mean_total, observed), mean_total
+
+
+def split_missing(X: Any) -> tuple[Any, NDArray[np.bool_], list[Any] | None]:
+    """Return a dense X with zeros for missing values, where it has values, and names of columns."""
+    if sp.issparse(X):
+        raise InvalidInputError(
+            "observed='nan' is for arrays and data frames, but X is sparse: give a mask of "
+            "observed entries instead"
+        )
+    labels = list(X.columns) if is_frame(X) else None
+    values = np.asarray(X.to_numpy() if is_frame(X) else X)
+    if values.dtype.kind == "O":
+        missing = [_is_missing(value) for value in values.reshape(-1)]
+        present = ~np.array(missing, dtype=bool).reshape(values.shape)
+    else:
+        present = np.asarray(values == values)  # noqa: PLR0124 (NaN is not)
+    return np.where(present, values, 0), present, labels
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return bool(value != value)  # noqa: PLR0124
+
+
+def check_all_observed_somewhere(observation: Observation | None, n_features: int) -> None:
+    """Raise an error if a feature was observed in no sample: a fit learns nothing about it."""
+    if observation is not None and observation.entries is not None:
+        nowhere = np.flatnonzero(observation.totals(n_features) <= 0.0)
+        if nowhere.size:
+            raise InvalidInputError(
+                f"feature {nowhere[0]} is observed in no sample, so nothing can be learned about "
+                f"it ({nowhere.size} such feature(s)): leave it out of X"
+            )
+
+
+def check_observation(
+    counts: sp.csr_array, exposure: Any = None, observed: Any = None
+) -> tuple[sp.csr_array, Observation | None]:
+    """Return the counts of observed entries, and how they were observed; None if all alike.
+
+    That is None without exposures and masks, and where all exposures are 1 and all entries were
+    observed: results are then the same to the bit.
+    """
+    s, mask = check_exposure(exposure, counts), check_observed(observed, counts)
+    if s is None and mask is None:
+        return counts, None
+    s = np.ones(counts.shape[0]) if s is None else s
+    found = Observation(s) if mask is None else Observation(s, *mask)
+    return found.keep(counts), found
