@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from gapmf import GammaPoissonMF, log_marginal_likelihood, select_rank, selection
+from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood, select_rank, selection
+from gapmf.counts import check_counts
 from gapmf.datasets import paper_synthetic
+from gapmf.errors import InvalidInputError
 from gapmf.estimator import fit_copy
 from gapmf.ranks import criteria
 
@@ -216,3 +218,47 @@ def test_refusals():
         select_rank(X, [1], criterion="aic")
     with pytest.raises(ValueError, match="expecting 2 features"):
         select_rank(X, [1], X_test=[[1, 2, 3]])
+
+
+def test_held_out_entries_find_the_rank():
+    """Two components, 40 % unobserved, exposures over a factor of ten."""
+    rng = np.random.default_rng(3)
+    W = 20.0 * rng.dirichlet(np.full(8, 0.3), 2)
+    s = 10 ** rng.uniform(-0.5, 0.5, 150)
+    X = rng.poisson(s[:, None] * (rng.gamma(0.5, 2.0, (150, 2)) @ W))
+    M = rng.random(X.shape) < 0.6
+    given = {"exposure": s, "observed": M, "holdout": "entries"}
+    found = select_rank(X, [1, 2, 3], estimator=EXACT, **given)
+    assert (found.n_components, found.criterion) == (2, "held-out entries")
+    assert "entries" in str(found)
+    # the chosen fit is one to all entries
+    assert found.estimator.n_unobserved_ == (~M).sum()
+    assert found.estimators[1].n_unobserved_ > (~M).sum()
+    # what is unobserved plays no part
+    again = select_rank(np.where(M, X, 99), [1, 2, 3], estimator=EXACT, **given)
+    np.testing.assert_array_equal(again.score, found.score)
+
+
+def test_held_out_entries_are_scored_by_the_likelihood():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3.0, (6, 4))
+    judge = criteria.HeldOutEntries(check_counts(X), None, seed=1, n_jobs=None)
+    model = GaP(rng.gamma(1.0, 2.0, (4, 2)))
+    hidden = ~judge.observation.mask(np.arange(6), 4)
+    assert hidden.any()
+    smoothed = model.smoothed(judge.fitted.sum(axis=0), criteria.SMOOTHING)
+    both = log_marginal_likelihood(X, smoothed).per_sample
+    shown = log_marginal_likelihood(X, smoothed, observed=~hidden).per_sample
+    np.testing.assert_allclose(judge.score(model).per_sample, both - shown, atol=1e-10)
+    assert not (judge.fitted.toarray()[hidden]).any()
+
+
+def test_holdouts_that_do_not_go_together(data):
+    X, X_test = data
+    with pytest.raises(InvalidInputError, match="need holdout='entries'"):
+        select_rank(X, [1, 2], exposure="total")
+    for wrong in ({"X_test": X_test}, {"criterion": "bic"}, {"how": "prune"}):
+        with pytest.raises(InvalidInputError, match="holdout='entries' goes with"):
+            select_rank(X, [1, 2], holdout="entries", **wrong)
+    with pytest.raises(InvalidInputError, match="one sample"):
+        select_rank(X[:1], [1, 2], holdout="entries")

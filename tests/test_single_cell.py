@@ -356,3 +356,26 @@ def test_ctrl_c_in_the_fit_keeps_the_components_so_far():
     assert est.n_iter_ == 1
     np.testing.assert_array_equal(adata.varm["gap_components"], est.components_.T)
     assert not adata.obsm
+
+
+def test_size_factors_are_exposures():
+    adata, X = cells()
+    X, adata = X[X.sum(axis=1) > 0], adata[X.sum(axis=1) > 0].copy()
+    adata.obs["size"] = np.linspace(0.3, 4.0, len(X))
+    est = fit_anndata(adata, an_estimator(), size_factor="size")
+    size = adata.obs["size"].to_numpy()
+    alone = an_estimator().fit(X, exposure=size)
+    np.testing.assert_array_equal(est.components_, alone.components_)
+    np.testing.assert_array_equal(
+        adata.obsm["X_gap_activations"], alone.transform(X, exposure=size)
+    )
+    assert adata.uns["gap"]["params"]["size_factor"] == "size"
+    again = transform_anndata(adata, est, size_factor="size")
+    np.testing.assert_array_equal(again, alone.proportions(X, exposure=size))
+    with pytest.raises(InvalidInputError, match="pass exposure"):
+        transform_anndata(adata, est)
+    with pytest.raises(InvalidInputError, match="there are 'size'"):
+        fit_anndata(adata, an_estimator(), size_factor="depth")
+    totals = fit_anndata(adata, an_estimator(), size_factor="total")
+    np.testing.assert_array_equal(transform_anndata(adata, totals), totals.proportions(X))
+    assert totals.mean_total_ == X.sum() / len(X)

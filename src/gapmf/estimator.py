@@ -1439,21 +1439,28 @@ def _own_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(int(rng.integers(2**63)))
 
 
-def fit_copy(estimator: GammaPoissonMF, X: Any, **changes: Any) -> Any:
+def fit_copy(
+    estimator: GammaPoissonMF, X: Any, *, exposure: Any = None, observed: Any = None, **changes: Any
+) -> Any:
     """Fit a copy of an estimator with other parameters; Ctrl-C ends the caller, too.
 
     The copy has no checkpoint: that file belongs to the estimator's own fit.
     """
     with warnings.catch_warnings():  # an interrupted copy is not given to anybody
         warnings.filterwarnings("ignore", ".* was interrupted after", ConvergenceWarning)
-        copy = clone(estimator).set_params(checkpoint=None, **changes).fit(X)
+        copy = clone(estimator).set_params(checkpoint=None, **changes)
+        copy.fit(X, exposure=exposure, observed=observed)
     if copy.interrupted_:
         raise KeyboardInterrupt
     return copy
 
 
-def fit_from(estimator: GammaPoissonMF, X: Any, model: GaP) -> Any:
+def fit_from(
+    estimator: GammaPoissonMF, X: Any, model: GaP, *, exposure: Any = None, observed: Any = None
+) -> Any:
     """Fit a copy of an estimator from a model of any rank, α and β included."""
     components = model.W.T.copy()
     given = {"alpha": model.alpha, "beta": model.beta, "init": components, "n_init": 1}
-    return fit_copy(estimator, X, n_components=model.n_components, **given)
+    return fit_copy(
+        estimator, X, exposure=exposure, observed=observed, n_components=model.n_components, **given
+    )

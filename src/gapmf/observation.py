@@ -89,6 +89,28 @@ class Observation:
         sums = self.exposed_sums(np.ones((self.n_samples, 1)))
         return np.broadcast_to(sums.reshape(-1), (n_features,)).copy()
 
+    def hide(
+        self, share: float, n_features: int, rng: np.random.Generator
+    ) -> tuple[Observation, NDArray[np.bool_]]:
+        """Return the observation without a random share of its entries, and which samples lost any.
+
+        A feature that would be observed nowhere keeps all of its entries.
+        """
+        if self.entries is not None and self.are_observed:
+            row = np.repeat(np.arange(self.n_samples), np.diff(self.entries.indptr))
+            feature = self.entries.indices
+        else:
+            row, feature = np.nonzero(self.mask(np.arange(self.n_samples), n_features))
+        hidden = rng.random(row.size) < share
+        left = np.bincount(feature[~hidden], minlength=n_features)
+        hidden &= left[feature] > 0
+        row_kept, kept = row[~hidden], feature[~hidden]
+        shape = self.n_samples, n_features
+        entries = sp.csr_array((np.ones(kept.size), (row_kept, kept)), shape=shape)
+        entries.sort_indices()
+        lost = np.bincount(row[hidden], minlength=self.n_samples) > 0
+        return Observation(self.exposure, entries, True), lost
+
     def n_unobserved(self, n_features: int) -> int:
         """Return how many entries were not observed."""
         if self.entries is None:
@@ -220,6 +242,8 @@ def observe(
     these samples. observed="nan" takes missing values in a dense X for unobserved. `options` are
     those of `check_counts`.
     """
+    if isinstance(observed, Observation):  # checked before, with its exposures
+        return observed.keep(check_counts(X, **options)), observed, None
     if isinstance(observed, str):
         check_option(observed, ("nan",), "observed")
         X, observed, labels = split_missing(X)

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from gapmf.counts import check_counts
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF, fit_copy, fit_from
-from gapmf.ranks.criteria import Bic, Criterion, HeldOutCounts, HeldOutSamples, Scores
+from gapmf.observation import Observation, observe
+from gapmf.ranks.criteria import (
+    Bic,
+    Criterion,
+    HeldOutCounts,
+    HeldOutEntries,
+    HeldOutSamples,
+    Scores,
+)
 from gapmf.ranks.report import ALLOWED, CRITERIA, scaled
 from gapmf.types import Array
 from gapmf.validation import check_option, check_random_state, check_whole
@@ -40,11 +48,11 @@ class RankSelection:
     error : ndarray of shape (n_ranks,)
         Standard errors of the differences between `score` and its maximum: over samples for
         held-out data, else of Monte Carlo.
-    criterion : {"held-out counts", "held-out samples", "BIC"}
+    criterion : {"held-out counts", "held-out entries", "held-out samples", "BIC"}
         What decided.
     estimators : tuple of GammaPoissonMF
-        The compared fits, in the order of `ranks`. If held-out counts decide, these are fits to
-        the other counts, with components on the scale of all counts.
+        The compared fits, in the order of `ranks`. If held-out counts or entries decide, these
+        are fits to the others; of counts, with components on the scale of all counts.
     interrupted : bool
         Whether Ctrl-C came before all fits were made.
     """
@@ -72,6 +80,10 @@ class RankSelection:
                 "log-likelihood of a random fifth of all counts, given the others",
                 "the smallest rank within two standard errors of the best",
             ),
+            "held-out entries": (
+                "log-likelihood of a random fifth of all entries, given the others",
+                "the smallest rank within two standard errors of the best",
+            ),
             "held-out samples": (
                 "log-likelihood of the held-out samples",
                 "the smallest rank within two standard errors of the best",
@@ -92,6 +104,9 @@ def select_rank(
     criterion: str = "prediction",
     how: str = "fits",
     estimator: GammaPoissonMF | None = None,
+    holdout: str = "counts",
+    exposure: Any = None,
+    observed: Any = None,
 ) -> RankSelection:
     """Choose the number of components (the rank) by how well they predict.
 
@@ -119,6 +134,14 @@ def select_rank(
     estimator : GammaPoissonMF, optional
         Estimator whose parameters, except `n_components`, are used. By default,
         ``GammaPoissonMF()``.
+    holdout : {"counts", "entries"}, default="counts"
+        What criterion="prediction" holds out: a fifth of the counts, or of the entries of X. A
+        held-out entry is hidden from the fit as if it had not been observed. Use "entries" for
+        data with exposures or unobserved entries, such as ratings.
+    exposure : float, array-like of shape (n_samples,) or "total", default=None
+        Exposure of each sample, as in `GammaPoissonMF.fit`. Only with holdout="entries".
+    observed : array-like or sparse matrix of bool, or "nan", default=None
+        Which entries were observed, as in `GammaPoissonMF.fit`. Only with holdout="entries".
 
     Returns
     -------
@@ -142,20 +165,28 @@ def select_rank(
     >>> select_rank(X, [1, 2, 3], estimator=est)
     RankSelection(n_components=2, ranks=[1, 2, 3])
     """
-    counts = check_counts(X)
+    by_entries = check_option(holdout, ("counts", "entries"), "holdout") == "entries"
+    if by_entries and (X_test is not None or criterion != "prediction" or how != "fits"):
+        raise InvalidInputError(
+            "holdout='entries' goes with criterion='prediction' and how='fits', without X_test"
+        )
+    if not by_entries and not (exposure is None and observed is None):
+        raise InvalidInputError("exposure and observed need holdout='entries'")
+    counts, observation, _ = observe(X, exposure, observed)
     ranks = sorted({check_whole(K, "n_components") for K in n_components})
     if not ranks:
         raise InvalidInputError("n_components is empty: give at least one rank")
     check_option(how, ("fits", "prune"), "how")
     check_option(criterion, CRITERIA, "criterion")
     template = GammaPoissonMF() if estimator is None else estimator
-    judge = _criterion(counts, X_test, criterion, template)
+    judge = _criterion(counts, X_test, criterion, template, by_entries, observation)
+    hidden = judge.observation if isinstance(judge, HeldOutEntries) else None
     made = ranks if how == "fits" else ranks[-1:]
     judged: list[tuple[GammaPoissonMF, Scores]] = []
     interrupted = False
     try:
         for K in made:
-            fit = fit_copy(template, judge.fitted, n_components=K)
+            fit = fit_copy(template, judge.fitted, observed=hidden, n_components=K)
             judged.append((fit, judge.score(fit.model_)))
         if how == "prune":
             largest = judged[0][0]
@@ -168,7 +199,8 @@ def select_rank(
         interrupted = True
         if not judged:
             raise
-    found = _compare(judged, counts, judge, interrupted)
+    given = {"exposure": exposure, "observed": observed}
+    found = _compare(judged, X if by_entries else counts, judge, interrupted, given)
     if found.interrupted:
         done = f"{len(found.ranks)} of {len(ranks)} numbers of components are compared"
         if len(found.ranks) == len(ranks):
@@ -182,10 +214,17 @@ def select_rank(
 
 
 def _criterion(
-    counts: sp.csr_array, X_test: Any, criterion: str, template: GammaPoissonMF
+    counts: sp.csr_array,
+    X_test: Any,
+    criterion: str,
+    template: GammaPoissonMF,
+    by_entries: bool,
+    observation: Observation | None,
 ) -> Criterion:
     """Return what decides."""
     seed = int(check_random_state(template.random_state).integers(2**63))
+    if by_entries:
+        return HeldOutEntries(counts, observation, seed, template.n_jobs)
     if X_test is not None:
         test = check_counts(X_test, n_features=counts.shape[1])
         return HeldOutSamples(counts, test, seed, template.n_jobs)
@@ -198,11 +237,15 @@ def _criterion(
 
 def _compare(
     judged: list[tuple[GammaPoissonMF, Scores]],
-    counts: sp.csr_array,
+    counts: Any,
     judge: Criterion,
     interrupted: bool,
+    given: dict[str, Any],
 ) -> RankSelection:
-    """Compare fits, given in ascending order of rank, and finish the best."""
+    """Compare fits, given in ascending order of rank, and finish the best.
+
+    `counts` and `given` are what to fit in the end, and how it was observed.
+    """
     fits, scores = [fit for fit, _ in judged], [score for _, score in judged]
     ranks = np.array([fit.n_components for fit in fits])
     values = np.array([score.total for score in scores]) - (judge.price or 0.0) * ranks
@@ -215,9 +258,9 @@ def _compare(
     if judge.scale != 1.0:
         fits = [_rescaled(fit, counts, judge.scale) for fit in fits]
     final = fits[chosen]
-    if judge.scale != 1.0 and not interrupted:
+    if (judge.scale != 1.0 or isinstance(judge, HeldOutEntries)) and not interrupted:
         try:
-            final = fit_from(final, counts, final.model_)
+            final = fit_from(final, counts, final.model_, **given)
         except KeyboardInterrupt:
             interrupted = True
     return RankSelection(

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def fit_anndata(
-    adata: Any, est: GammaPoissonMF | int, layer: str | None = None, key_added: str = "gap"
+    adata: Any,
+    est: GammaPoissonMF | int,
+    layer: str | None = None,
+    key_added: str = "gap",
+    size_factor: str | None = None,
 ) -> GammaPoissonMF:
     """Fit an estimator to the counts of an AnnData and store the result there.
 
@@ -48,6 +52,9 @@ def fit_anndata(
         because `adata.raw` has its own genes.
     key_added : str, default="gap"
         Key that replaces "gap" in the names above.
+    size_factor : str, optional
+        Exposure of each cell, so that activations do not depend on sequencing depth: "total", the
+        cell's total count divided by the mean, or the name of a column of `adata.obs`.
 
     Returns
     -------
@@ -71,16 +78,17 @@ def fit_anndata(
     est = _check_estimator(est)
     _check_writable(adata, "fit")
     cells = read_anndata(adata, layer, "adata.")
-    est.fit(_as_anndata(cells))
+    exposure = _exposure(adata, size_factor)
+    est.fit(_as_anndata(cells), exposure=exposure)
     from_raw = layer == "raw" and layer not in adata.layers
     (adata.raw if from_raw else adata).varm[f"{key_added}_components"] = est.components_.T.copy()
-    adata.uns[key_added] = _summary(est, layer)
+    adata.uns[key_added] = _summary(est, layer, size_factor)
     for name in _obsm_names(key_added):  # of an earlier fit
         adata.obsm.pop(name, None)
     try:
         if est.interrupted_:
             raise KeyboardInterrupt
-        _store_cells(adata, est, cells, key_added)
+        _store_cells(adata, est, cells, key_added, exposure)
     except KeyboardInterrupt:
         place = f"adata{'.raw' if from_raw else ''}.varm[{key_added + '_components'!r}]"
         warnings.warn(
@@ -93,7 +101,11 @@ def fit_anndata(
 
 
 def transform_anndata(
-    adata: Any, est: GammaPoissonMF, layer: str | None = None, key_added: str = "gap"
+    adata: Any,
+    est: GammaPoissonMF,
+    layer: str | None = None,
+    key_added: str = "gap",
+    size_factor: str | None = None,
 ) -> Array:
     """Transform the cells of an AnnData by a fitted estimator, with genes matched by name.
 
@@ -113,6 +125,9 @@ def transform_anndata(
         of that name, "raw" reads `adata.raw`.
     key_added : str, default="gap"
         Key that replaces "gap" in the names above.
+    size_factor : str, optional
+        Exposure of each cell, as in `fit_anndata`. "total" is the default if the fit had it, and
+        is on the scale of the fit; a fit with a column needs a column.
 
     Returns
     -------
@@ -145,7 +160,7 @@ def transform_anndata(
     warn_if_normalised(cells.counts)
     aligned = align_features(cells, wanted)
     _warn_of_missing(cells, est)
-    return _store_cells(adata, est, aligned, key_added)
+    return _store_cells(adata, est, aligned, key_added, _exposure(adata, size_factor))
 
 
 def _check_estimator(est: Any) -> GammaPoissonMF:
@@ -202,9 +217,24 @@ def _warn_of_missing(cells: Table, est: GammaPoissonMF) -> None:
         )
 
 
-def _store_cells(adata: Any, est: GammaPoissonMF, cells: Table, key_added: str) -> Array:
+def _exposure(adata: Any, size_factor: str | None) -> Any:
+    """Return "total", or the column of `obs` that holds the exposures of cells."""
+    if size_factor is None or size_factor == "total":
+        return size_factor
+    if size_factor not in adata.obs:
+        known = ", ".join(map(repr, adata.obs.columns)) or "none"
+        raise InvalidInputError(
+            f'size_factor must be "total" or a column of adata.obs, but is {size_factor!r}: there '
+            f"are {known}"
+        )
+    return adata.obs[size_factor].to_numpy()
+
+
+def _store_cells(
+    adata: Any, est: GammaPoissonMF, cells: Table, key_added: str, exposure: Any
+) -> Array:
     """Transform cells, store proportions and activations, and return the proportions."""
-    found = est.posterior(_as_anndata(cells), quantiles=())
+    found = est.posterior(_as_anndata(cells), quantiles=(), exposure=exposure)
     for name, values in zip(_obsm_names(key_added), (found.proportions, found.mean), strict=True):
         adata.obsm[name] = values
     return found.proportions
@@ -214,7 +244,7 @@ def _obsm_names(key_added: str) -> tuple[str, str]:
     return f"X_{key_added}", f"X_{key_added}_activations"
 
 
-def _summary(est: GammaPoissonMF, layer: str | None) -> dict[str, Any]:
+def _summary(est: GammaPoissonMF, layer: str | None, size_factor: str | None) -> dict[str, Any]:
     """Return the entry of `uns`: only numbers, text and arrays, which AnnData can save."""
     parameters = {
         name: value
@@ -223,7 +253,7 @@ def _summary(est: GammaPoissonMF, layer: str | None) -> dict[str, Any]:
     }
     model = est.model_
     return {
-        "params": parameters | {"layer": layer or "X"},
+        "params": parameters | {"layer": layer or "X", "size_factor": size_factor or "none"},
         "alpha": model.alpha.copy(),
         "beta": model.beta.copy(),
         "norms": model.column_norms.copy(),

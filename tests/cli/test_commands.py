@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -325,3 +326,53 @@ def test_other_compressions(folder, tmp_path):
     np.testing.assert_array_equal(
         read(tmp_path / "toy.csv").counts.toarray(), read(folder / "toy.csv").counts.toarray()
     )
+
+
+def test_exposures_from_a_file_a_column_and_totals(folder, tmp_path):
+    table = read(folder / "toy.csv")
+    size = np.arange(1, 61)
+    lines = (folder / "toy.csv").read_text().splitlines()
+    both = [",".join([lines[0], "hours"])] + [
+        f"{x},{s}" for x, s in zip(lines[1:], size, strict=True)
+    ]
+    (tmp_path / "both.csv").write_text("\n".join(both) + "\n")
+    (tmp_path / "hours.txt").write_text("".join(f"{s}.0\n" for s in size))
+    short = ("-k", 2, "--tol", 0.1, "-q")
+    own = GammaPoissonMF(2, tol=0.1, random_state=0)
+    for name, data, exposure, how in (
+        ("column", tmp_path / "both.csv", "hours", size),
+        ("file", folder / "toy.csv", tmp_path / "hours.txt", size),
+        ("total", folder / "toy.csv", "total", "total"),
+    ):
+        model = tmp_path / f"{name}.gapmf"
+        gapmf("fit", data, *short, "-o", model, "--exposure", exposure)
+        est = GammaPoissonMF.load(model)
+        own.fit(table.counts, exposure=how)
+        np.testing.assert_array_equal(est.components_, own.components_)
+        asked = () if name == "total" else ("--exposure", exposure)
+        done = gapmf("score", model, data, "--json", *asked)
+        found = json.loads(done.stdout)["log_likelihood"]
+        assert found == pytest.approx(own.score(table.counts, exposure=how) * 60, rel=1e-9)
+        done = gapmf("transform", model, data, "--activations", *asked)
+        H = np.array([row[1:] for row in csv.reader(done.stdout.splitlines()[1:])], dtype=float)
+        np.testing.assert_allclose(H, own.transform(table.counts, exposure=how), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "said"),
+    [
+        ("hours", "neither a file nor a column"),
+        ("short.txt", "has 2 exposures, one per line, but there are 60 samples"),
+        ("words.txt", "line 2: 'two' is not a number"),
+        ("zero.txt", r"exposure\[0\] is 0.0"),
+    ],
+)
+def test_bad_exposures_are_a_sentence(folder, tmp_path, exposure, said):
+    (tmp_path / "short.txt").write_text("1\n2\n")
+    (tmp_path / "words.txt").write_text("1\ntwo\n")
+    (tmp_path / "zero.txt").write_text("0\n" * 60)
+    given = exposure if exposure == "hours" else tmp_path / exposure
+    done = gapmf(
+        "fit", folder / "toy.csv", "-k", 2, "-o", tmp_path / "m", "--exposure", given, code=1
+    )
+    assert re.search(said, done.stderr)

@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gapmf.cli.options import (
+    EXPOSURE,
     SMOOTHING,
     Algorithm,
     Alpha,
@@ -125,6 +126,9 @@ def fit(
     max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
     tol: Tol = 1e-5,
     smoothing: Annotated[float, Option(help=SMOOTHING)] = 1e-3,
+    exposure: Annotated[
+        str | None, Option(metavar="total|FILE|COLUMN", help=f"{EXPOSURE} Default: 1.")
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     stop_words: StopWords = None,
@@ -164,7 +168,16 @@ def fit(
         "verbose": int(not quiet),
     }
     options = {**reading, "stop_words": stop_words, "min_df": min_df, "max_df": max_df}
-    run(data, options, parameters, output, checkpoint, resume=resume, n_top=topics)
+    run(
+        data,
+        options,
+        parameters,
+        output,
+        checkpoint,
+        resume=resume,
+        n_top=topics,
+        exposure=exposure,
+    )
 
 
 @app.command()

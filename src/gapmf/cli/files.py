@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from gapmf.cli.options import Request, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
@@ -69,6 +72,74 @@ def read_like(
             f"{n_features}: use the same features in the same order, or give names to both"
         )
     return table
+
+
+def take_exposure(given: str | None, data: Path, table: Table) -> tuple[Any, Table]:
+    """Return the exposures of samples, and the table without the column that holds them."""
+    if given is None or given == "total":
+        return given, table
+    if Path(given).is_file():
+        return _numbers_in(Path(given), table.counts.shape[0]), table
+    if data.suffix == ".h5ad":
+        return _obs_column(data, given), table
+    names = [] if table.feature_names is None else [str(name) for name in table.feature_names]
+    if given not in names:
+        raise InvalidInputError(
+            f"--exposure {given}: there is neither a file nor a column of that name in {data}; use "
+            "total, a file with one number per line, or a column"
+        )
+    f = names.index(given)
+    others = np.delete(np.arange(len(names)), f)
+    assert table.feature_names is not None
+    exposure = table.counts[:, [f]].toarray().reshape(-1)
+    return exposure, Table(
+        sp.csr_array(table.counts[:, others]), table.feature_names[others], table.sample_names
+    )
+
+
+def _numbers_in(path: Path, n_samples: int) -> Any:
+    """Return the numbers in a file, one per line and sample."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = lines[:-1] if lines and not lines[-1].strip() else lines
+    numbers = []
+    for i, line in enumerate(lines, 1):
+        try:
+            numbers.append(float(line))
+        except ValueError:
+            raise InvalidInputError(
+                f"{path}, line {i}: {line.strip()!r} is not a number; the file must have one "
+                "exposure per line, and no header"
+            ) from None
+    if len(numbers) != n_samples:
+        raise InvalidInputError(
+            f"{path} has {len(numbers)} exposures, one per line, but there are {n_samples} samples"
+        )
+    return numbers
+
+
+def _obs_column(data: Path, column: str) -> Any:
+    """Return a column of obs of an .h5ad file."""
+    import anndata
+
+    obs = anndata.read_h5ad(data, backed="r").obs
+    if column not in obs:
+        known = ", ".join(map(repr, obs.columns)) or "none"
+        raise InvalidInputError(
+            f"--exposure {column}: there is neither a file nor a column of obs of that name in "
+            f"{data}; the columns are {known}"
+        )
+    return obs[column].to_numpy()
+
+
+def exposure_for(given: str | None, data: Path, table: Table, options: dict[str, Any]) -> Any:
+    """Return the exposures of samples that are read for a model.
+
+    Their table has the features of the model alone, so a column is looked up in the file.
+    """
+    if given is None or given == "total" or Path(given).is_file() or data.suffix == ".h5ad":
+        return take_exposure(given, data, table)[0]
+    with echo_warnings(quiet=True):
+        return take_exposure(given, data, read(data, **options))[0]
 
 
 def name_samples(table: Table) -> list[str]:

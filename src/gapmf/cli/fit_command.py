@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import echo_warnings
+from gapmf.cli.files import echo_warnings, take_exposure
 from gapmf.cli.inspect import topics_table
 from gapmf.cli.options import echo
 from gapmf.counts import warn_of_duplicates
@@ -30,6 +30,7 @@ def run(
     *,
     resume: bool,
     n_top: int,
+    exposure: str | None = None,
 ) -> None:
     """Read, fit, save, show."""
     if resume and checkpoint is None:
@@ -41,6 +42,7 @@ def run(
     start = time.perf_counter()
     with echo_warnings(quiet=quiet):
         table = read(data, **options)
+    s, table = take_exposure(exposure, data, table)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
     if table.feature_names is not None and not quiet:
         with echo_warnings():
@@ -58,10 +60,11 @@ def run(
     with echo_warnings(quiet=quiet):
         if resume and checkpoint is not None and checkpoint.exists():
             changes = {name: parameters[name] for name in ("n_jobs", "verbose")}
-            est = GammaPoissonMF.resume(checkpoint, table.counts, **changes)
+            est = GammaPoissonMF.resume(checkpoint, table.counts, exposure=s, **changes)
             _note_parameters(est, parameters, checkpoint)
         else:
-            est = GammaPoissonMF(**parameters, checkpoint=checkpoint).fit(table.counts)
+            est = GammaPoissonMF(**parameters, checkpoint=checkpoint)
+            est.fit(table.counts, exposure=s)
     if table.feature_names is not None:
         est.feature_names_in_ = table.feature_names
     est.save(output)

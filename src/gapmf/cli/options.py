@@ -51,6 +51,17 @@ Output = Annotated[
     Path | None,
     Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
+EXPOSURE = (
+    "Exposure of each sample, such as sequencing depth or hours: total (its total count), a file "
+    "with one number per line, or a column: of obs for .h5ad, else of the table, which is then no "
+    "feature."
+)
+Exposure = Annotated[
+    str | None,
+    Option(
+        metavar="total|FILE|COLUMN", help=f"{EXPOSURE} Default: total if the fit had that, else 1."
+    ),
+]
 Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Test = Annotated[
     Path | None,
@@ -153,6 +164,7 @@ class ScoreRequest(Request):
     """The arguments of `gapmf score`."""
 
     smoothing: Smoothing = None
+    exposure: Exposure = None
     precision: Annotated[
         float,
         Option(help="Largest standard error of the total, in nats per token (unit of count)."),
@@ -164,6 +176,7 @@ class TransformRequest(Request):
     """The arguments of `gapmf transform`."""
 
     smoothing: Smoothing = None
+    exposure: Exposure = None
     precision: Annotated[
         float,
         Option(help="Largest error of a sample's activations, relative to their vector's length."),

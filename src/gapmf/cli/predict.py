@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from gapmf.cli.files import echo_warnings, load, name_samples
+from gapmf.cli.files import echo_warnings, exposure_for, load, name_samples
 from gapmf.cli.options import ScoreRequest, TransformRequest
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table
@@ -18,9 +18,13 @@ from gapmf.output import to_csv, to_json, to_records, write_table
 def score(request: ScoreRequest) -> None:
     """Print the log-likelihood of the data; write that of every sample."""
     est, table = _load(request)
+    exposure = exposure_for(request.exposure, request.data, table, request.reading)
     with echo_warnings():
         found = est.log_likelihood(
-            table.counts, precision=request.precision, total_only=request.output is None
+            table.counts,
+            precision=request.precision,
+            total_only=request.output is None,
+            exposure=exposure,
         )
     n_tokens = int(table.counts.sum())
     summary = {
@@ -79,8 +83,9 @@ def transform(request: TransformRequest) -> None:
     """Print or write the share of each component in each sample, or the activations."""
     est, table = _load(request)
     est.set_params(precision=request.precision)
+    exposure = exposure_for(request.exposure, request.data, table, request.reading)
     with echo_warnings():
-        H = (est.transform if request.activations else est.proportions)(table.counts)
+        H = (est.transform if request.activations else est.proportions)(table.counts, exposure)
     columns: dict[str, Any] = {"sample": name_samples(table)}
     columns |= {f"component{k}": H[:, k] for k in range(H.shape[1])}
     if request.output is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from gapmf.kernels import gibbs_loops as loops
 from gapmf.kernels.gibbs import (
     UNDERFLOW,
+    add_sizes,
     add_up_draws,
     draw_activations,
     draw_large_counts,

@@ -18,6 +18,7 @@ from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.likelihood.predictive import held_out_scores, split_tokens
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.types import Array
 
 SHARE = 0.2  # of all counts, held out
@@ -130,6 +131,55 @@ class HeldOutSamples:
         """Return the log-likelihood of the test samples."""
         found = comparison_log_likelihood(self._X_test, model, self._seed, self._n_jobs, COARSE)
         return Scores(found.per_sample, monte_carlo_error(found))
+
+    def error(self, more: Scores, less: Scores) -> float:
+        """Return the standard error over samples."""
+        return error_over_samples(more, less)
+
+
+class HeldOutEntries:
+    """Some entries of X are hidden from the fit, and predicted from the others.
+
+    The score of a sample is log p(all of its entries) − log p(those that the fit saw).
+    """
+
+    name = "held-out entries"
+    price: float | None = None
+    scale = 1.0
+
+    def __init__(
+        self, counts: sp.csr_array, observation: Observation | None, seed: int, n_jobs: int | None
+    ) -> None:
+        if counts.shape[0] < 2:
+            raise InvalidInputError(
+                "X has one sample, but the error of a prediction comes from how it varies from "
+                "sample to sample: use more samples"
+            )
+        whole = Observation(np.ones(counts.shape[0])) if observation is None else observation
+        rng = np.random.default_rng(seed)
+        self.observation, lost = whole.hide(SHARE, counts.shape[1], rng)
+        self.fitted = self.observation.keep(counts)
+        self._totals = np.asarray(self.fitted.sum(axis=0), dtype=float)
+        some = np.flatnonzero(lost)
+        self._parts = [
+            (counts[some], whole.take(some)),
+            (self.fitted[some], self.observation.take(some)),
+        ]
+        self._some, self._n_samples = some, counts.shape[0]
+        self._seed, self._n_jobs = seed, n_jobs
+
+    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+        """Return the log-likelihood of the hidden entries given the others."""
+        model = model.smoothed(self._totals, SMOOTHING)
+        both, shown = (
+            comparison_log_likelihood(
+                part, model, self._seed, self._n_jobs, COARSE, observation=observation
+            )
+            for part, observation in self._parts
+        )
+        values = np.zeros(self._n_samples)
+        values[self._some] = both.per_sample - shown.per_sample
+        return Scores(values, math.hypot(monte_carlo_error(both), monte_carlo_error(shown)))
 
     def error(self, more: Scores, less: Scores) -> float:
         """Return the standard error over samples."""
