@@ -377,5 +377,5 @@ def test_size_factors_are_exposures():
     with pytest.raises(InvalidInputError, match="there are 'size'"):
         fit_anndata(adata, an_estimator(), size_factor="depth")
     totals = fit_anndata(adata, an_estimator(), size_factor="total")
-    np.testing.assert_array_equal(transform_anndata(adata, totals), totals.proportions(X))
+    np.testing.assert_array_equal(transform_anndata(adata, totals), totals.proportions(adata))
     assert totals.mean_total_ == X.sum() / len(X)

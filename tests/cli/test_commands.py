@@ -332,9 +332,8 @@ def test_exposures_from_a_file_a_column_and_totals(folder, tmp_path):
     table = read(folder / "toy.csv")
     size = np.arange(1, 61)
     lines = (folder / "toy.csv").read_text().splitlines()
-    both = [",".join([lines[0], "hours"])] + [
-        f"{x},{s}" for x, s in zip(lines[1:], size, strict=True)
-    ]
+    hours = ["hours", *map(str, size)]
+    both = [f"{line},{hour}" for line, hour in zip(lines, hours, strict=True)]
     (tmp_path / "both.csv").write_text("\n".join(both) + "\n")
     (tmp_path / "hours.txt").write_text("".join(f"{s}.0\n" for s in size))
     short = ("-k", 2, "--tol", 0.1, "-q")
@@ -373,6 +372,6 @@ def test_bad_exposures_are_a_sentence(folder, tmp_path, exposure, said):
     (tmp_path / "zero.txt").write_text("0\n" * 60)
     given = exposure if exposure == "hours" else tmp_path / exposure
     done = gapmf(
-        "fit", folder / "toy.csv", "-k", 2, "-o", tmp_path / "m", "--exposure", given, code=1
+        "fit", folder / "toy.csv", "-k", 2, "-q", "-o", tmp_path / "m", "--exposure", given, code=1
     )
     assert re.search(said, done.stderr)
