@@ -277,3 +277,26 @@ def test_a_sample_of_which_nothing_is_observed(data, best):
     h = est.transform(X[:1], exposure=s[:1], observed=none)
     np.testing.assert_allclose(h[0], est.model_.alpha / est.model_.beta)
     assert est.score(X[:1], exposure=s[:1], observed=none) == 0.0
+
+
+@pytest.mark.parametrize("algorithm", ["mcem-c", "em-c", "exact"])
+def test_edges(algorithm):
+    """One sample, one feature, one component, extreme exposures, an empty feature and sample."""
+    for X, s, alpha in (
+        ([[3]], [1e-6], 1.0),
+        ([[100_000]], [1e6], 0.01),
+        ([[4, 0], [0, 0], [1, 0]], [0.01, 1.0, 100.0], 0.01),
+    ):
+        est = GammaPoissonMF(1, algorithm=algorithm, alpha=alpha, max_iter=40, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            est.fit(X, exposure=s)
+            h = est.transform(X, exposure=s)
+            value = est.score(X, exposure=s)
+        assert np.isfinite(est.components_).all()
+        assert np.isfinite(h).all()
+        assert np.isfinite(value)
+        # K = 1: Σ_n s_n E h_n S = Σ_n v_n at the maximum
+        if len(X) == 1:
+            expected = np.array(X)[0, 0] / s[0] / (est.model_.alpha / est.model_.beta)
+            np.testing.assert_allclose(est.components_[0], expected, rtol=0.05)

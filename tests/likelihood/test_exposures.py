@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import gammaln
 
 import naive
 from gapmf import GaP, log_marginal_likelihood, posterior_activations, posterior_moments
@@ -138,3 +139,23 @@ def test_posterior_from_chains_agrees_with_exact_moments():
             np.testing.assert_allclose(found.std, sd, rtol=0.3, atol=0.02)
     finally:
         posterior.EXACT_COST = old
+
+
+@pytest.mark.parametrize("s", [1e-6, 0.03, 40.0, 1e6])
+def test_extreme_exposures_are_those_of_forty_digits(s):
+    """A sample with exposure s is one without, of the model with β/s."""
+    rng = np.random.default_rng(8)
+    model = GaP(rng.gamma(0.5, 2.0, (4, 3)), [0.01, 0.3, 5.0], [0.5, 2.0, 1.0])
+    x = np.array([[9, 0, 14, 2]])
+    expected = naive.log_likelihood_40_digits(x[0], model.W, model.alpha, model.beta / s)
+    for method in ("polynomial", "quadrature"):
+        found = log_marginal_likelihood(x, model, method, exposure=s).total
+        assert found == pytest.approx(expected, rel=1e-10)
+    found = log_marginal_likelihood(x, model, "smc", exposure=s, random_state=0)
+    assert abs(found.total - expected) <= 5 * found.std_error + 1e-9
+    large = GaP([[2.0]], 0.01)
+    v, p = 100_000, s * 2.0 / (s * 2.0 + 1.0)
+    log_p0 = -np.log1p(2.0 * s)
+    expected = gammaln(0.01 + v) - gammaln(0.01) - gammaln(v + 1.0) + 0.01 * log_p0 + v * np.log(p)
+    found = log_marginal_likelihood([[v]], large, exposure=s).total
+    assert found == pytest.approx(expected, rel=1e-10)

@@ -127,7 +127,7 @@ def fit(
     tol: Tol = 1e-5,
     smoothing: Annotated[float, Option(help=SMOOTHING)] = 1e-3,
     exposure: Annotated[
-        str | None, Option(metavar="total|FILE|COLUMN", help=f"{EXPOSURE} Default: 1.")
+        str | None, Option(metavar="EXPOSURE", help=f"{EXPOSURE} Default: 1.")
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,

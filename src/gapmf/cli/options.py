@@ -58,9 +58,7 @@ EXPOSURE = (
 )
 Exposure = Annotated[
     str | None,
-    Option(
-        metavar="total|FILE|COLUMN", help=f"{EXPOSURE} Default: total if the fit had that, else 1."
-    ),
+    Option(metavar="EXPOSURE", help=f"{EXPOSURE} Default: total if the fit had that, else 1."),
 ]
 Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Test = Annotated[
