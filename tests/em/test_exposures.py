@@ -250,3 +250,22 @@ def test_bits_do_not_depend_on_threads_or_blocks():
         first = s if first is None else first
         for name in ("c_sum", "h_sum", "below", "L_sum", "sizes"):
             assert (getattr(s, name) == getattr(first, name)).all()
+
+
+def test_one_sweep_of_many_chains():
+    """3000 chains per sample; five standard errors of each sum, one failure in 10^5 for all."""
+    model, X, s, M, *_ = problem(masked=True, N=4, scale=2.0)
+    rows = np.repeat(np.arange(1, 4), 3000)
+    counts, observation = check_observation(check_counts(X[rows]), s[rows], M[rows])
+    engine = LocalEngine().load(counts, seed=3, observation=observation)
+    engine.advance(model, Sweeps(1, 60))
+    one = engine.advance(model, Sweeps(1, expectations=True))
+    exact = ExactExpectation(counts, observation=observation).e_step(model).statistics
+    L = one.L_sum.reshape(3, 3000, -1)
+    expected = exact.L_sum / 3000
+    error = L.std(axis=1, ddof=1) / np.sqrt(3000)
+    assert (np.abs(L.mean(axis=1) - expected) <= 5 * error + 1e-9).all()
+    within = 5 * np.sqrt((L.var(axis=1) * 3000).sum(axis=0))
+    assert (np.abs(one.c_sum - exact.c_sum) <= within + 1e-6).all()
+    np.testing.assert_allclose(one.h_sum, exact.h_sum, rtol=0.03)
+    np.testing.assert_allclose(one.below, exact.below, rtol=0.03)
