@@ -108,23 +108,6 @@ class GaP:
         if not bounded:
             raise InvalidInputError("a column of W sums to infinity: scale W and beta down")
 
-    @classmethod
-    def from_step(cls, W: Array, alpha: Array, beta: Array) -> GaP:
-        """Take a new dictionary of an M-step, of shape (n_features, n_components), as it is.
-
-        It is not copied, and its column sums stand for a check of its entries: a fit makes hundreds
-        of models, and a check of each costs as much as the M-step.
-        """
-        model = cls.__new__(cls)
-        W.flags.writeable = False
-        norms = frozen(W.sum(axis=0))
-        K = W.shape[1]
-        parts = {"W": W, "alpha": check_alpha(alpha, K), "beta": check_positive(beta, K, "beta")}
-        model.__dict__.update(parts, column_norms=norms)
-        if not (np.isfinite(norms + model.beta) & (norms >= 0)).all():
-            raise InvalidInputError("a column of W sums to infinity: scale W and beta down")
-        return model
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a GaP model is frozen: make a new one to change {name!r}")
 
@@ -455,3 +438,18 @@ def _draw_theorem_2(
         return np.zeros((n_samples, model.n_features), dtype=np.int64)
     L = negative_binomial(model.alpha[k], p0=beta / (S + beta)).rvs(n_samples, random_state=rng)
     return rng.multinomial(L, model.W[:, k] / S)
+
+
+def model_of_step(W: Array, alpha: Array, beta: Array) -> GaP:
+    """Make a model of the new dictionary (F, K) of an M-step, which is not copied.
+
+    Column sums stand for a check of the entries: a fit makes hundreds of models, and a check of
+    each would cost as much as the M-step.
+    """
+    W.flags.writeable = False
+    model, K, norms = GaP.__new__(GaP), W.shape[1], frozen(W.sum(axis=0))
+    parts = {"W": W, "alpha": check_alpha(alpha, K), "beta": check_positive(beta, K, "beta")}
+    model.__dict__.update(parts, column_norms=norms)
+    if not (np.isfinite(norms + model.beta) & (norms >= 0)).all():
+        raise InvalidInputError("a column of W sums to infinity: scale W and beta down")
+    return model

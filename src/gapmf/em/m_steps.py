@@ -10,7 +10,7 @@ import numpy as np
 from gapmf.em.alpha import fit_alpha
 from gapmf.em.exposed_alpha import fit_alpha_at_means
 from gapmf.engines.base import Statistics
-from gapmf.model import GaP
+from gapmf.model import GaP, model_of_step
 from gapmf.observation import Observation
 from gapmf.types import Array
 
@@ -52,12 +52,12 @@ def _divide(upper: Array, h_sum: Array) -> Array:
 
 def step_c(s: Statistics, model: GaP) -> GaP:
     """One M-step of EM-C, α and β as they are."""
-    return GaP.from_step(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
+    return model_of_step(update_c(s, model.alpha, model.beta), model.alpha, model.beta)
 
 
 def step_ch(s: Statistics, model: GaP) -> GaP:
     """One M-step of EM-CH, and of EM-H if s holds E[C | h], by Eq. 42: w̃ Σ h v / [W̃h] = Σ c."""
-    return GaP.from_step(update_ch(s), model.alpha, model.beta)
+    return model_of_step(update_ch(s), model.alpha, model.beta)
 
 
 def step_c_alpha(
@@ -80,7 +80,7 @@ def step_c_alpha(
         alpha = fit_alpha_at_means(s, means, model.alpha, shared=shared, weights=weights)
         return GaP(W * (model.alpha / alpha), alpha, model.beta)
     alpha = fit_alpha(s.sizes, model.alpha, shared=shared)
-    return GaP.from_step(update_c(s, alpha, model.beta), alpha, model.beta)
+    return model_of_step(update_c(s, alpha, model.beta), alpha, model.beta)
 
 
 def m_step_for(

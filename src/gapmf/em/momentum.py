@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gapmf.em.alpha import LARGEST, SMALLEST
 from gapmf.kernels.dictionary import LARGEST_PUSH, roll_rows
-from gapmf.model import GaP
+from gapmf.model import GaP, model_of_step
 from gapmf.parallel import by_rows
 from gapmf.types import Array
 
@@ -73,5 +73,5 @@ class Momentum:
         by_rows(lambda *rows: roll_rows(*rows, *steps, *limits), W.shape, n_threads)
         if exposure is not None:
             W /= exposure
-        model = GaP.from_step(W, alpha, em.beta)
+        model = model_of_step(W, alpha, em.beta)
         return model, replace(self, factors=(factors, alpha / before.alpha))
