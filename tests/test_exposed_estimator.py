@@ -7,12 +7,18 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import poisson
 from sklearn import config_context
 from sklearn.model_selection import cross_validate
 
-from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood, perplexity
+from gapmf import GammaPoissonMF, GaP, log_marginal_likelihood, perplexity, posterior_moments
+from gapmf.counts import check_counts
+from gapmf.em.expectation import ExactExpectation
 from gapmf.em.settings import MONTE_CARLO
 from gapmf.errors import GapmfError, InvalidInputError
+from gapmf.likelihood.predictive import estimate_activations, held_out_scores, split_tokens
+from gapmf.observation import check_observation
+from gapmf.ranks.report import score_test
 from gapmf.storage import checkpoint
 
 
@@ -254,9 +260,16 @@ def test_refusals(data, best):
     for ask in (est.transform, est.score, est.proportions, est.posterior):
         with pytest.raises(InvalidInputError, match="pass exposure"):
             ask(X)
-    for ask in (est.rank_report, est.prune, est.stability, est.standard_errors):
+    for ask in (est.stability, est.standard_errors):
         with pytest.raises(InvalidInputError, match="neither exposures nor unobserved"):
             ask(X)
+    for ask in (est.rank_report, est.prune):
+        with pytest.raises(InvalidInputError, match="pass exposure"):
+            ask(X)
+        with pytest.raises(InvalidInputError, match="pass the observed=… of the fit"):
+            ask(X, exposure=s)
+        with pytest.raises(InvalidInputError, match="X_test has no exposures"):
+            ask(X, X, exposure=s, observed=data[2])
     with pytest.raises(InvalidInputError, match="exposures"):
         perplexity(X, est)
     for algorithm in ("vbem", "mjle"):
@@ -300,3 +313,45 @@ def test_edges(algorithm):
         if len(X) == 1:
             expected = np.array(X)[0, 0] / s[0] / (est.model_.alpha / est.model_.beta)
             np.testing.assert_allclose(est.components_[0], expected, rtol=0.05)
+
+
+def test_the_rank_report_finds_two_components(data):
+    X, s, M, _ = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        est = GammaPoissonMF(3, tol=1e-4, random_state=0)
+        est.fit(X, exposure=s, observed=M)
+        report = est.rank_report(X, exposure=s, observed=M)
+        assert report.rank == 2
+        pruned = est.prune(X, report=report, exposure=s, observed=M)
+    assert pruned.components_.shape == (2, 4)
+    assert pruned.n_unobserved_ == (~M).sum()
+
+
+def test_held_out_counts_are_scored_with_exposures(data, best):
+    """log p(rest | h) by hand, at the same h."""
+    X, s, M, _ = data
+    counts, observation = check_observation(check_counts(X), s, M)
+    shown, rest = split_tokens(counts, 0.8, np.random.default_rng(0))
+    model = best["both"].model_
+    smaller = GaP(0.8 * model.W, model.alpha, model.beta)
+    how = {"observation": observation}
+    found = held_out_scores(shown, rest, 0.2, smaller, 0, None, **how)
+    h = estimate_activations(shown, smaller, 0, None, mean_field=True, **how)
+    rates = 0.25 * s[:, None] * (h @ smaller.W.T)
+    literal = (poisson.logpmf(rest.toarray(), rates) * M).sum(axis=1)
+    np.testing.assert_allclose(found, literal, rtol=1e-9)
+    exact = posterior_moments(shown, smaller, exposure=s, observed=M).h
+    length = np.linalg.norm(exact, axis=1)
+    assert (np.linalg.norm(h - exact, axis=1) <= 0.15 * length).all()
+
+
+def test_the_score_test_from_draws_agrees_with_the_exact_one(data):
+    """Twice the larger of its own errors and 5 %."""
+    X, s, M, _ = data
+    counts, observation = check_observation(check_counts(X), s, M)
+    model = GaP([[6.0, 1.0], [4.0, 2.0], [2.0, 3.0], [1.0, 5.0]], alpha=0.8)
+    r, error = ExactExpectation(counts, observation=observation).score(model)
+    drawn, drawn_error = score_test(counts, model, 0, None, observation)
+    np.testing.assert_allclose(drawn, r, rtol=0.1)
+    np.testing.assert_allclose(drawn_error, error, rtol=0.8)

@@ -1014,18 +1014,11 @@ class GammaPoissonMF(
         """Return checked counts, the smoothed model that they are asked of, and how observed."""
         check_is_fitted(self, "model_")
         check_n_jobs(self.n_jobs)
-        fitted_with = getattr(self, "exposure_", None)
-        if exposure is None and fitted_with == "given":
-            raise InvalidInputError(
-                "the fit had exposures, so these samples need theirs: pass exposure=…, one number "
-                "for each sample, or exposure=1 if they are all 1"
-            )
-        exposure = "total" if exposure is None and fitted_with == "total" else exposure
         counts, observation, _ = observe(
             X,
-            exposure,
+            self._own_exposure(exposure),
             observed,
-            mean_total=getattr(self, "mean_total_", None),
+            mean_total=self._mean_total,
             n_features=self.n_features_in_,
             owner=type(self).__name__,
         )
@@ -1158,7 +1151,13 @@ class GammaPoissonMF(
     # Asking how many components there are, and how surely.
 
     def rank_report(
-        self, X: Any, X_test: Any = None, *, criterion: str = "prediction"
+        self,
+        X: Any,
+        X_test: Any = None,
+        *,
+        criterion: str = "prediction",
+        exposure: Any = None,
+        observed: Any = None,
     ) -> RankReport:
         """Report what each component is worth, and how many are worth keeping.
 
@@ -1178,6 +1177,8 @@ class GammaPoissonMF(
             each sample and predicts it from the rest; given the activations, the two parts are
             independent. "bic" subtracts ½ log N per parameter, which is often too strict when
             there are many features.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of the fit. With them, `X_test` is not taken.
 
         Returns
         -------
@@ -1198,8 +1199,13 @@ class GammaPoissonMF(
         2
         """
         check_option(criterion, CRITERIA, "criterion")
-        counts, settings, rng = self._check_question(X)
+        counts, settings, rng, observation = self._check_question(X, exposure, observed)
         test = None
+        if X_test is not None and observation is not None:
+            raise InvalidInputError(
+                "X_test has no exposures here: with exposures or unobserved entries leave it out, "
+                "so that held-out counts of X decide"
+            )
         if X_test is not None:
             test = check_counts(X_test, n_features=self.n_features_in_)
         with progress_bar(self.verbose, "rank report", shorter="fewer samples") as progress:
@@ -1213,6 +1219,7 @@ class GammaPoissonMF(
                 n_jobs=self.n_jobs,
                 feature_names=getattr(self, "feature_names_in_", None),
                 progress=progress,
+                observation=observation,
             )
 
     def prune(
@@ -1222,6 +1229,8 @@ class GammaPoissonMF(
         *,
         criterion: str = "prediction",
         report: RankReport | None = None,
+        exposure: Any = None,
+        observed: Any = None,
     ) -> Self:
         """Fit again with the components that the rank report keeps.
 
@@ -1235,6 +1244,8 @@ class GammaPoissonMF(
             What decides without `X_test`, as in `rank_report`.
         report : RankReport, default=None
             A report that was made before, to save the time.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of the fit. With them, `X_test` is not taken.
 
         Returns
         -------
@@ -1253,9 +1264,13 @@ class GammaPoissonMF(
         >>> est.prune(X).components_.shape
         (2, 4)
         """
+        check_is_fitted(self, "model_")
+        exposure = self._own_exposure(exposure)
         if report is None:
-            report = self.rank_report(X, X_test, criterion=criterion)
-        pruned: Self = fit_from(self, X, report.model)
+            report = self.rank_report(
+                X, X_test, criterion=criterion, exposure=exposure, observed=observed
+            )
+        pruned: Self = fit_from(self, X, report.model, exposure=exposure, observed=observed)
         return pruned
 
     def stability(
@@ -1297,7 +1312,8 @@ class GammaPoissonMF(
         True
         """
         check_option(by, ("seeds", "bootstrap"), "by")
-        counts, _, rng = self._check_question(X)
+        self._refuse_observed_fit()
+        counts, _, rng, _ = self._check_question(X)
         n_fits = check_whole(n_fits, "n_fits", least=2)
         models: list[GaP] = []
         try:
@@ -1338,14 +1354,37 @@ class GammaPoissonMF(
             feature_names=getattr(self, "feature_names_in_", None),
         )
 
-    def _check_question(self, X: Any) -> tuple[sp.csr_array, Settings, np.random.Generator]:
+    def _check_question(
+        self, X: Any, exposure: Any = None, observed: Any = None
+    ) -> tuple[sp.csr_array, Settings, np.random.Generator, Observation | None]:
         """Return counts, settings and a generator for questions about a fit that was made."""
         check_is_fitted(self, "model_")
-        self._refuse_observed_fit()
-        counts = check_counts(X, n_features=self.n_features_in_)
+        exposure = self._own_exposure(exposure)
+        if observed is None and self.n_unobserved_:
+            raise InvalidInputError(
+                f"the fit had {self.n_unobserved_:,} unobserved entries, so this question needs "
+                "them: pass the observed=… of the fit"
+            )
+        counts, observation, _ = observe(
+            X, exposure, observed, mean_total=self._mean_total, n_features=self.n_features_in_
+        )
         settings = check_settings(self.get_params(deep=False), counts)
         check_n_jobs(self.n_jobs)
-        return counts, settings, check_random_state(self.random_state)
+        return counts, settings, check_random_state(self.random_state), observation
+
+    def _own_exposure(self, exposure: Any) -> Any:
+        """Return exposures, or the default that the fit left."""
+        fitted_with = getattr(self, "exposure_", None)
+        if exposure is None and fitted_with == "given":
+            raise InvalidInputError(
+                "the fit had exposures, so these samples need theirs: pass exposure=…, one number "
+                "for each sample, or exposure=1 if they are all 1"
+            )
+        return "total" if exposure is None and fitted_with == "total" else exposure
+
+    @property
+    def _mean_total(self) -> float | None:
+        return getattr(self, "mean_total_", None)
 
     # Files.
 

@@ -24,6 +24,7 @@ from gapmf.likelihood.result import LogLikelihood
 from gapmf.likelihood.sample import ACTIVATIONS
 from gapmf.likelihood.short_chains import sample_sizes
 from gapmf.model import GaP, model_of
+from gapmf.observation import Observation, rates_of
 from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
@@ -295,27 +296,40 @@ def held_out_scores(
     n_jobs: int | None,
     *,
     mean_field: bool = False,
+    observation: Observation | None = None,
 ) -> Array:
     """Return log p(rest | h) of each sample at an estimate of E[h | shown], (N,).
 
     The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
     """
-    h = estimate_activations(shown, model, seed, n_jobs, mean_field=mean_field)
+    h = estimate_activations(
+        shown, model, seed, n_jobs, mean_field=mean_field, observation=observation
+    )
     odds = share / (1.0 - share)
     entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
     entries -= gammaln(rest.data + 1.0)
-    return sum_entries(rest.indptr, entries) - odds * (h @ model.column_norms)
+    if observation is None:
+        return sum_entries(rest.indptr, entries) - odds * (h @ model.column_norms)
+    entries += rest.data * np.repeat(np.log(observation.exposure), np.diff(rest.indptr))
+    totals = (observation.norms(model.W) * h).sum(axis=1)
+    return np.asarray(sum_entries(rest.indptr, entries) - odds * totals)
 
 
 def estimate_activations(
-    counts: sp.csr_array, model: GaP, seed: int, n_jobs: int | None, *, mean_field: bool = False
+    counts: sp.csr_array,
+    model: GaP,
+    seed: int,
+    n_jobs: int | None,
+    *,
+    mean_field: bool = False,
+    observation: Observation | None = None,
 ) -> Array:
     """Return estimates of E[h | v], (N, K), good enough to compare models.
 
     They are those of a few Gibbs chains, or of the mean-field approximation, in a fraction of the
-    time.
+    time. With exposures, they are always from chains.
     """
-    if mean_field:
+    if mean_field and observation is None:
         sizes = mean_field_bound(
             counts, model, tol=MEAN_FIELD_TOL, max_passes=MEAN_FIELD_PASSES, n_jobs=n_jobs
         ).sizes
@@ -328,8 +342,9 @@ def estimate_activations(
             precision=SCORE_PRECISION,
             max_sweeps=SCORE_SWEEPS,
             n_jobs=n_jobs,
+            rates=None if observation is None else observation.unit_rates(model),
         ).mean
-    return np.asarray((model.alpha + sizes) / (model.column_norms + model.beta))
+    return np.asarray((model.alpha + sizes) / rates_of(model, observation))
 
 
 def log_entry_rates(counts: sp.csr_array, h: Array, W: Array) -> Array:

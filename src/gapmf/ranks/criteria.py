@@ -48,6 +48,8 @@ class Criterion(Protocol):
     """What a component may cost in nats; None if one standard error decides."""
     fitted: sp.csr_array
     """The counts that models are fitted to."""
+    observation: Observation | None
+    """How these were observed, if they have exposures or unobserved entries."""
     scale: float
     """Of W for these counts, beside that for all counts."""
 
@@ -71,7 +73,12 @@ class HeldOutCounts:
     price: float | None = None
 
     def __init__(
-        self, counts: sp.csr_array, seed: int, n_jobs: int | None, n_samples: int | None = None
+        self,
+        counts: sp.csr_array,
+        seed: int,
+        n_jobs: int | None,
+        n_samples: int | None = None,
+        observation: Observation | None = None,
     ) -> None:
         if counts.shape[0] < 2:
             raise InvalidInputError(
@@ -80,17 +87,27 @@ class HeldOutCounts:
             )
         rng = np.random.default_rng(seed)
         if n_samples is not None and n_samples < counts.shape[0]:
-            counts = counts[np.sort(rng.choice(counts.shape[0], n_samples, replace=False))]
+            some = np.sort(rng.choice(counts.shape[0], n_samples, replace=False))
+            counts = counts[some]
+            observation = None if observation is None else observation.take(some)
         self.scale = 1.0 - SHARE
         self.fitted, self._rest = split_tokens(counts, self.scale, rng)
         self._totals = np.asarray(self.fitted.sum(axis=0), dtype=float)
         self._seed, self._n_jobs = seed, n_jobs
+        self.observation = observation
 
     def score(self, model: GaP, *, rough: bool = False) -> Scores:
         """Return the log-likelihood of the held-out counts given the others."""
         model = model.smoothed(self._totals, SMOOTHING)
         found = held_out_scores(
-            self.fitted, self._rest, SHARE, model, self._seed, self._n_jobs, mean_field=rough
+            self.fitted,
+            self._rest,
+            SHARE,
+            model,
+            self._seed,
+            self._n_jobs,
+            mean_field=rough,
+            observation=self.observation,
         )
         return Scores(found, 0.0)
 
@@ -113,6 +130,7 @@ class HeldOutSamples:
     name = "held-out samples"
     price: float | None = None
     scale = 1.0
+    observation: Observation | None = None
 
     def __init__(
         self, counts: sp.csr_array, X_test: sp.csr_array, seed: int, n_jobs: int | None
@@ -157,14 +175,12 @@ class HeldOutEntries:
             )
         whole = Observation(np.ones(counts.shape[0])) if observation is None else observation
         rng = np.random.default_rng(seed)
-        self.observation, lost = whole.hide(SHARE, counts.shape[1], rng)
-        self.fitted = self.observation.keep(counts)
+        shown, lost = whole.hide(SHARE, counts.shape[1], rng)
+        self.observation: Observation | None = shown
+        self.fitted = shown.keep(counts)
         self._totals = np.asarray(self.fitted.sum(axis=0), dtype=float)
         some = np.flatnonzero(lost)
-        self._parts = [
-            (counts[some], whole.take(some)),
-            (self.fitted[some], self.observation.take(some)),
-        ]
+        self._parts = [(counts[some], whole.take(some)), (self.fitted[some], shown.take(some))]
         self._some, self._n_samples = some, counts.shape[0]
         self._seed, self._n_jobs = seed, n_jobs
 
@@ -193,9 +209,14 @@ class Bic:
     scale = 1.0
 
     def __init__(
-        self, counts: sp.csr_array, n_parameters: int, seed: int, n_jobs: int | None
+        self,
+        counts: sp.csr_array,
+        n_parameters: int,
+        seed: int,
+        n_jobs: int | None,
+        observation: Observation | None = None,
     ) -> None:
-        self.fitted = counts
+        self.fitted, self.observation = counts, observation
         price = bic_price(n_parameters, counts.shape[0])
         self.price: float | None = price
         self._precision = price / 16.0 / max(float(counts.sum()), 1.0)
@@ -204,7 +225,12 @@ class Bic:
     def score(self, model: GaP, *, rough: bool = False) -> Scores:
         """Return the log-likelihood of the fitted counts."""
         found = comparison_log_likelihood(
-            self.fitted, model, self._seed, self._n_jobs, self._precision
+            self.fitted,
+            model,
+            self._seed,
+            self._n_jobs,
+            self._precision,
+            observation=self.observation,
         )
         return Scores(found.per_sample, monte_carlo_error(found))
 

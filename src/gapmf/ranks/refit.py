@@ -15,6 +15,7 @@ from gapmf.em.settings import Settings
 from gapmf.em.start import from_shares, shares_of
 from gapmf.engines.local import LocalEngine
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.ranks.features import match_components
 from gapmf.types import Array
 
@@ -25,17 +26,27 @@ class Refit:
     """Short fits to one data set, each started from a given model; all draws follow from `seed`."""
 
     def __init__(
-        self, counts: sp.csr_array, settings: Settings, n_jobs: int | None, seed: int
+        self,
+        counts: sp.csr_array,
+        settings: Settings,
+        n_jobs: int | None,
+        seed: int,
+        observation: Observation | None = None,
     ) -> None:
         self.counts = counts
         self.mean_counts: Array = np.asarray(counts.sum(axis=0)) / counts.shape[0]
+        if observation is not None:
+            totals = observation.totals(counts.shape[1])
+            self.mean_counts = np.asarray(counts.sum(axis=0)) / totals
         self._settings, self._n_jobs, self._seed = settings, n_jobs, seed
         self.monte_carlo = settings.monte_carlo
         if settings.monte_carlo:
-            self._engine = LocalEngine(n_jobs).load(counts, seed)
+            self._engine = LocalEngine(n_jobs).load(counts, seed, observation=observation)
             self._begin = self._engine.state
         elif settings.exact_moments:
-            self._expect = ExactExpectation(counts, n_jobs, settings.learn_alpha)
+            self._expect = ExactExpectation(
+                counts, n_jobs, settings.learn_alpha, observation=observation
+            )
 
     def fit(self, model: GaP, effort: tuple[int, int]) -> GaP:
         """Return the model that a short fit from this one ends at.
@@ -74,7 +85,12 @@ def _uninterrupted(result: FitResult) -> GaP:
 
 
 def fit_anew(
-    counts: sp.csr_array, settings: Settings, like: GaP, n_jobs: int | None, seed: int
+    counts: sp.csr_array,
+    settings: Settings,
+    like: GaP,
+    n_jobs: int | None,
+    seed: int,
+    observation: Observation | None = None,
 ) -> GaP:
     """Fit a model to counts from the start, and order its components as those of another model.
 
@@ -94,7 +110,8 @@ def fit_anew(
         tol=max(settings.tol, ROUGH_TOL),
     )
     rng = np.random.default_rng(seed)
-    found = _uninterrupted(fit(FitData(counts, None), settings, rng, n_jobs=n_jobs))
+    data = FitData(counts, None, observation)
+    found = _uninterrupted(fit(data, settings, rng, n_jobs=n_jobs))
     order = match_components(like_used, found)[0]
     W, alpha, beta = np.zeros_like(like.W), like.alpha.copy(), like.beta.copy()
     W[:, used], alpha[used], beta[used] = found.W[:, order], found.alpha[order], found.beta[order]

@@ -16,6 +16,7 @@ from gapmf.em.settings import Settings
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.model import GaP
+from gapmf.observation import Observation
 from gapmf.parallel import Progress, part_of
 from gapmf.ranks.criteria import (
     SHARE,
@@ -336,6 +337,7 @@ def make_report(
     n_jobs: int | None,
     feature_names: NDArray[Any] | None = None,
     progress: Progress | None = None,
+    observation: Observation | None = None,
 ) -> RankReport:
     """Make the rank report of a model that was fitted to these counts with these settings."""
     totals = np.asarray(counts.sum(axis=0), dtype=float)
@@ -345,18 +347,19 @@ def make_report(
         criterion = HeldOutSamples(counts, X_test, seed, n_jobs)
     elif bic:
         n_parameters = int((totals > 0).sum()) + (settings.learn_alpha == "component")
-        criterion = Bic(counts, n_parameters, seed, n_jobs)
+        criterion = Bic(counts, n_parameters, seed, n_jobs, observation)
     else:
         n_samples = n_samples_to_decide(counts, model.n_components)
-        criterion = HeldOutCounts(counts, seed, n_jobs, n_samples)
+        criterion = HeldOutCounts(counts, seed, n_jobs, n_samples, observation)
     if settings.exact_moments:
-        test = ExactExpectation(counts, n_jobs).score(model)
+        test = ExactExpectation(counts, n_jobs, observation=observation).score(model)
     else:
-        test = score_test(counts, model, seed, n_jobs)
+        test = score_test(counts, model, seed, n_jobs, observation)
     start = model
     if criterion.scale != 1.0:
-        start = fit_anew(criterion.fitted, settings, model, n_jobs, seed)
-    elimination = BackwardElimination(Refit(criterion.fitted, settings, n_jobs, seed), criterion)
+        start = fit_anew(criterion.fitted, settings, model, n_jobs, seed, criterion.observation)
+    refit = Refit(criterion.fitted, settings, n_jobs, seed, criterion.observation)
+    elimination = BackwardElimination(refit, criterion)
     report = report_on(elimination, start, criterion, test, part_of(progress, FIT, 1.0))
     models = tuple(scaled(m, criterion.scale, totals) for m in report.models)
     return dataclasses.replace(
@@ -380,8 +383,16 @@ def scaled(model: GaP, scale: float, totals: Array) -> GaP:
     return GaP(model.W / scale, model.alpha, model.beta).smoothed(totals, SMOOTHING)
 
 
-def score_test(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tuple[Array, Array]:
+def score_test(
+    X: sp.csr_array,
+    model: GaP,
+    seed: int,
+    n_jobs: int | None,
+    observation: Observation | None = None,
+) -> tuple[Array, Array]:
     """Return r_f = mean_n v_fn E[1/[Wh_n]_f | v_n] and its standard error over samples, both (F,).
+
+    With exposures, the sum over samples is divided by Σ_n m_nf s_n.
 
     A probing component that is almost empty and has activations of almost one receives the fraction
     PROBE · r_f of the expected counts. The standard error comes from independent groups of samples.
@@ -390,13 +401,22 @@ def score_test(X: sp.csr_array, model: GaP, seed: int, n_jobs: int | None) -> tu
     groups = np.array_split(np.random.default_rng(seed).permutation(N), min(N_GROUPS, N))
     expected = model.expected_counts()
     first = np.cumsum([0, *(rows.size for rows in groups)])
-    r = np.array(
-        [
-            _score_of_group(model, expected, LocalEngine(n_jobs).load(X[rows], seed, int(n)))
-            for rows, n in zip(groups, first, strict=False)
-        ]
-    )
+    parts = []
+    for rows, n in zip(groups, first, strict=False):
+        own = None if observation is None else observation.take(rows)
+        engine = LocalEngine(n_jobs).load(X[rows], seed, int(n), own)
+        parts.append(_score_of_group(model, expected, engine))
+    r = np.array(parts)
     weights = np.array([rows.size for rows in groups]) / N
+    if observation is not None:  # r is then per sample, and its weights are exposures
+        exposures = [observation.take(rows).totals(model.n_features) for rows in groups]
+        exposed = np.array(exposures)
+        share = exposed / exposed.sum(axis=0)
+        each = np.divide(r * weights[:, None] * N, exposed, out=np.zeros_like(r), where=exposed > 0)
+        mean = (share * each).sum(axis=0)
+        if len(groups) == 1:
+            return mean, np.full_like(mean, np.nan)
+        return mean, np.sqrt((share * (each - mean) ** 2).sum(axis=0) / (len(groups) - 1))
     mean = weights @ r
     if len(groups) == 1:
         return mean, np.full_like(mean, np.nan)
