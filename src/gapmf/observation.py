@@ -98,7 +98,7 @@ class Observation:
         """
         if self.entries is not None and self.are_observed:
             row = np.repeat(np.arange(self.n_samples), np.diff(self.entries.indptr))
-            feature = self.entries.indices.astype(np.int64)
+            feature: NDArray[Any] = self.entries.indices
         else:
             row, feature = np.nonzero(self.mask(np.arange(self.n_samples), n_features))
         hidden = rng.random(row.size) < share
