@@ -298,3 +298,10 @@ def observed_alpha(V, W, alpha, beta, s, m, k, new_W):
         options={"xatol": 1e-9},
     )
     return math.exp(found.x)
+
+
+def recommend(h, W, n, seen):
+    """The n features with the highest [Wh]_f of one sample, in a loop; ties by number."""
+    expected = {f: float(np.einsum("k,k->", W[f], h)) for f in range(W.shape[0]) if not seen[f]}
+    order = sorted((f for f in expected if expected[f] > 0), key=lambda f: (-expected[f], f))[:n]
+    return order, [expected[f] for f in order]

@@ -16,6 +16,7 @@ from gapmf import datasets, errors
 
 # What public calls return, beside the classes in gapmf.__all__.
 RESULTS = [
+    "gapmf.analysis.recommend.Recommendations",
     "gapmf.em.history.Iteration",
     "gapmf.em.certificate.Certificate",
     "gapmf.likelihood.joint.JointCostSplit",

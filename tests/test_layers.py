@@ -29,7 +29,7 @@ LAYERS = [
     {"kernels"},
     {"engines", "likelihood"},
     {"em"},
-    {"ranks"},
+    {"ranks", "analysis"},
     {"estimator", "persistence", "progress"},
     {"cli", "reproduce", "selection", "single_cell", "datasets"},
 ]

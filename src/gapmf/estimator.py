@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
 from gapmf import persistence
+from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
     MATCH_GENES,
     check_counts,
@@ -729,6 +730,57 @@ class GammaPoissonMF(
         options = {"quantiles": quantiles, "n_draws": n_draws, "careful": careful}
         how = {"exposure": exposure, "observed": observed}
         return self._posterior(X, "posterior", precision, **how, **options)
+
+    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+        """Choose the features with the highest expected counts in each sample, given its counts.
+
+        If samples are users and features are items, these are recommendations. The expected
+        counts are `transform(X) @ components_`, computed in blocks of samples. A sample without
+        counts is taken as one that nothing is known of: it has the expected counts of the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts.
+        n : int, default=10
+            Number of features per sample.
+        exclude_seen : bool, default=True
+            Whether to leave out features that have counts in the sample.
+
+        Returns
+        -------
+        Recommendations
+            With `items` and `expected`, both of shape (n_samples, n), the highest expected count
+            first. Features whose expected count is 0 are left out. If fewer than n are left,
+            the rest of the row is -1 and nan.
+
+        See Also
+        --------
+        transform : The activations that the expected counts come from.
+        inverse_transform : All expected counts given activations.
+
+        Examples
+        --------
+        >>> est = GammaPoissonMF(1, random_state=0).fit([[4, 1, 0], [0, 2, 2], [3, 1, 1]])
+        >>> est.recommend([[0, 3, 0], [0, 0, 0]], n=2).items
+        array([[0, 2],
+               [0, 1]])
+        """
+        n = check_whole(n, "n")
+        counts, _ = self._check_samples(X)
+        H = self._posterior(X, "recommend").mean
+        known = only_features(counts, np.asarray(self.model_.W.any(axis=1)))
+        H[np.diff(known.indptr) == 0] = self.model_.alpha / self.model_.beta
+        with progress_bar(self.verbose, "recommend") as progress:
+            items, expected = recommend(
+                H,
+                self.model_.W,
+                n,
+                counts if exclude_seen else None,
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
+        return Recommendations(items, expected, getattr(self, "feature_names_in_", None))
 
     def _posterior(
         self,

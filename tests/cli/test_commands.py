@@ -375,3 +375,21 @@ def test_bad_exposures_are_a_sentence(folder, tmp_path, exposure, said):
         "fit", folder / "toy.csv", "-k", 2, "-q", "-o", tmp_path / "m", "--exposure", given, code=1
     )
     assert re.search(said, done.stderr)
+
+
+def test_recommend(folder, tmp_path):
+    table = read(folder / "docword.toy.txt")
+    given = ("recommend", folder / "m.gapmf", folder / "docword.toy.txt", "-n", 3)
+    est = GammaPoissonMF.load(folder / "m.gapmf")
+    found = est.recommend(table.counts, 3)
+    rows = list(csv.DictReader(gapmf(*given).stdout.splitlines()))
+    assert len(rows) == (found.items >= 0).sum()
+    assert [row["feature"] for row in rows[:3]] == [f"word{f}" for f in found.items[0]]
+    assert [int(row["place"]) for row in rows[:3]] == [1, 2, 3]
+    values = [float(row["expected_count"]) for row in rows]
+    np.testing.assert_allclose(values, found.expected[found.items >= 0])
+    done = gapmf(*given, "--include-seen", "--json", "-o", tmp_path / "r.csv")
+    shown = json.loads(done.stdout)
+    every = est.recommend(table.counts, 3, exclude_seen=False)
+    assert [item["feature"] for item in shown[1]["items"]] == [f"word{f}" for f in every.items[1]]
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + 60 * 3

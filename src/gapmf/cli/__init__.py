@@ -27,6 +27,7 @@ from gapmf.cli.options import (
     Output,
     Quick,
     RankRequest,
+    RecommendRequest,
     ScoreRequest,
     Seed,
     StopWords,
@@ -206,6 +207,22 @@ def transform(request: TransformRequest) -> None:
     from gapmf.cli import predict
 
     predict.transform(request)
+
+
+@app.command()
+@with_request
+def recommend(request: RecommendRequest) -> None:
+    """List the features with the highest expected counts in each sample, given its counts.
+
+    If samples are users and features are items, these are recommendations. Features that have
+    counts in the sample are left out, and so are those whose expected count is 0. A sample without
+    counts has the expected counts of the model. Without -o, print CSV, one row per
+    recommendation. Example:
+    gapmf recommend plays.gapmf plays.csv -n 5 -o recommendations.parquet
+    """
+    from gapmf.cli import predict
+
+    predict.recommend(request)
 
 
 @app.command()

@@ -61,6 +61,10 @@ Exposure = Annotated[
     Option(metavar="EXPOSURE", help=f"{EXPOSURE} Default: total if the fit had that, else 1."),
 ]
 Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
+Precision = Annotated[
+    float,
+    Option(help="Largest error of a sample's activations, relative to their vector's length."),
+]
 Test = Annotated[
     Path | None,
     Option("--test", metavar="DATA", help="Held-out samples that decide, instead of --criterion."),
@@ -175,13 +179,22 @@ class TransformRequest(Request):
 
     smoothing: Smoothing = None
     exposure: Exposure = None
-    precision: Annotated[
-        float,
-        Option(help="Largest error of a sample's activations, relative to their vector's length."),
-    ] = 0.05
+    precision: Precision = 0.05
     activations: Annotated[
         bool, Option("--activations", help="Write activations instead of proportions.")
     ] = False
+
+
+@dataclass(frozen=True)
+class RecommendRequest(Request):
+    """The arguments of `gapmf recommend`."""
+
+    n: Annotated[int, Option("-n", help="Number of features per sample.", min=1)] = 10
+    include_seen: Annotated[
+        bool,
+        Option("--include-seen", help="Also recommend features that have counts in the sample."),
+    ] = False
+    precision: Precision = 0.05
 
 
 @dataclass(frozen=True)

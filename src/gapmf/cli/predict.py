@@ -1,4 +1,4 @@
-"""`gapmf score` and `gapmf transform`: apply a model to data."""
+"""`gapmf score`, `gapmf transform` and `gapmf recommend`: apply a model to data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from gapmf.cli.files import echo_warnings, exposure_for, load, name_samples
-from gapmf.cli.options import ScoreRequest, TransformRequest
+from gapmf.cli.options import RecommendRequest, ScoreRequest, TransformRequest
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table
 from gapmf.output import to_csv, to_json, to_records, write_table
@@ -93,6 +93,36 @@ def transform(request: TransformRequest) -> None:
     if request.json:
         sys.stdout.write(to_json(to_records(columns)))
     elif request.output is None:
+        sys.stdout.write(to_csv(columns))
+
+
+def recommend(request: RecommendRequest) -> None:
+    """Print or write the features with the highest expected counts of each sample."""
+    est, table = load(request)
+    est.set_params(precision=request.precision)
+    with echo_warnings():
+        found = est.recommend(table.counts, request.n, exclude_seen=not request.include_seen)
+    samples, names = name_samples(table), found.feature_names
+    if request.json:
+        content = [
+            {
+                "sample": sample,
+                "items": [{"feature": name, "expected_count": value} for name, value in row],
+            }
+            for sample, row in zip(samples, found.to_lists(), strict=True)
+        ]
+        sys.stdout.write(to_json(content))
+    row, place = np.nonzero(found.items >= 0)
+    items = found.items[row, place]
+    columns = {
+        "sample": [samples[n] for n in row],
+        "place": place + 1,
+        "feature": items if names is None else [str(names[f]) for f in items],
+        "expected_count": found.expected[row, place],
+    }
+    if request.output is not None:
+        write_table(columns, request.output)
+    elif not request.json:
         sys.stdout.write(to_csv(columns))
 
 
