@@ -305,3 +305,39 @@ def recommend(h, W, n, seen):
     expected = {f: float(np.einsum("k,k->", W[f], h)) for f in range(W.shape[0]) if not seen[f]}
     order = sorted((f for f in expected if expected[f] > 0), key=lambda f: (-expected[f], f))[:n]
     return order, [expected[f] for f in order]
+
+
+def count_statistics(X):
+    """The statistics of a predictive check, one at a time, from a dense array (N, F)."""
+    totals = X.sum(axis=1)
+    mean = totals.mean()
+    dispersion = given_totals = 0.0
+    if mean > 0:
+        for f in range(X.shape[1]):
+            x, share = X[:, f], X[:, f].sum() / X.sum()
+            if share > 0:
+                dispersion += share * (x.var() - x.mean()) / x.mean() ** 2
+                squares = ((x - totals * share) ** 2 - x).sum()
+                squares += 2 * share * ((x * totals).sum() - share * (totals**2).sum())
+                given_totals += share * squares / (share**2 * (totals**2).sum())
+    return [
+        mean,
+        totals.std() / mean if mean > 0 else 0.0,
+        *(np.quantile(totals, level) for level in (0.05, 0.5, 0.95)),
+        (X == 0).mean(),
+        dispersion,
+        given_totals,
+        X.max(),
+        X.max(axis=1).mean(),
+    ]
+
+
+def residual_spread(X, H, W, weights):
+    """Σ_f u_f Σ_n [(x − μ)² − x] / Σ_f u_f Σ_n μ², term by term."""
+    above = below = 0.0
+    for n in range(X.shape[0]):
+        for f in range(X.shape[1]):
+            mu = float(W[f] @ H[n])
+            above += weights[f] * ((X[n, f] - mu) ** 2 - X[n, f])
+            below += weights[f] * mu**2
+    return above / below

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
 from gapmf import persistence
+from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, choose_samples
 from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
     MATCH_GENES,
@@ -45,7 +46,7 @@ from gapmf.likelihood.information import StandardErrors, standard_errors
 from gapmf.likelihood.marginal import log_likelihood_of
 from gapmf.likelihood.partial import total_log_likelihood
 from gapmf.likelihood.planning import MAX_COST
-from gapmf.likelihood.posterior import Posterior, posterior_of
+from gapmf.likelihood.posterior import MAX_DRAWS, Posterior, posterior_of
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.observation import Observation, check_all_observed_somewhere, observe
@@ -767,9 +768,9 @@ class GammaPoissonMF(
                [0, 1]])
         """
         n = check_whole(n, "n")
-        counts, _ = self._check_samples(X)
-        H = self._posterior(X, "recommend").mean
-        known = only_features(counts, np.asarray(self.model_.W.any(axis=1)))
+        counts, model = self._check_samples(X)
+        known = self._only_known(counts)
+        H = self._posterior_of(known, model, "recommend").mean
         H[np.diff(known.indptr) == 0] = self.model_.alpha / self.model_.beta
         with progress_bar(self.verbose, "recommend") as progress:
             items, expected = recommend(
@@ -794,11 +795,27 @@ class GammaPoissonMF(
     ) -> Posterior:
         """Return the posterior of activations; counts that no component has are left out."""
         counts, model, observation = self._check_observed_samples(X, exposure, observed)
+        known = self._only_known(counts)
+        return self._posterior_of(known, model, label, precision, observation, **options)
+
+    def _only_known(self, counts: sp.csr_array) -> sp.csr_array:
+        """Leave out counts of features that no component has, with a warning."""
         known = np.asarray(self.model_.W.any(axis=1))
-        unknown = ~known[counts.indices]
-        if unknown.any():
-            warnings.warn(self._describe_unknown(counts, known), UserWarning, stacklevel=3)
-            counts = only_features(counts, known)
+        if known[counts.indices].all():
+            return counts
+        warnings.warn(self._describe_unknown(counts, known), UserWarning, stacklevel=4)
+        return only_features(counts, known)
+
+    def _posterior_of(
+        self,
+        counts: sp.csr_array,
+        model: GaP,
+        label: str,
+        precision: float | None = None,
+        observation: Observation | None = None,
+        **options: Any,
+    ) -> Posterior:
+        """Return the posterior of activations given checked counts."""
         precision = self.precision if precision is None else precision
         with progress_bar(self.verbose, label, shorter="a larger precision") as progress:
             found = posterior_of(
@@ -820,7 +837,7 @@ class GammaPoissonMF(
                 "est.posterior(X).error has the errors, and est.posterior(X, careful=True) takes "
                 "longer to find all ways",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return found
 
@@ -1199,6 +1216,71 @@ class GammaPoissonMF(
         if names is None:
             names = getattr(self, "feature_names_in_", None)
         return top_features(self.model_, self.feature_counts_, n, by=by, names=names)
+
+    def predictive_check(
+        self, X: Any, n_replicates: int = 199, *, random_state: Any = None
+    ) -> PredictiveCheck:
+        """Measure whether data look like draws from the fitted model, and report what differs.
+
+        Statistics of X are compared with those of data drawn from the model: totals of samples,
+        the share of zeros, the over-dispersion of features, the largest counts, and the spread of
+        counts around their expected values. The result prints as a table, with p-values, and
+        says what to change; `plot` draws it. Of large data, a random part is checked, so that
+        this takes a small part of the time of a fit.
+
+        If X are the data of the fit, the model was chosen to be near to them, so p-values are
+        rather too large than too small. Features that no component has are ignored, with a
+        warning.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Counts: those of the fit, or others.
+        n_replicates : int, default=199
+            Number of data sets to draw, at least 199, so that p-values can be 0.01.
+        random_state : int, Generator, RandomState or None, default=None
+            Source of randomness. If None, the seed of the fit, so that the result is always the
+            same.
+
+        Returns
+        -------
+        PredictiveCheck
+            With `observed`, `replicates`, `p_values`, `advice` and `plot()`.
+
+        See Also
+        --------
+        sample : Draw counts from the model.
+        rank_report : What each component is worth.
+
+        Examples
+        --------
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, random_state=0).fit(X)
+        >>> est.predictive_check(X).advice
+        ['Nothing in these statistics speaks against the model.']
+        """
+        n_replicates = check_whole(n_replicates, "n_replicates", least=199)
+        counts, model = self._check_samples(X)
+        rng = check_random_state(self._seed if random_state is None else random_state)
+        counts = self._only_known(counts)
+        subset = choose_samples(counts, model.n_components, n_replicates, rng)
+        some = counts[subset.rows[: subset.n_entries]]
+        n_draws = min(n_replicates // 2, MAX_DRAWS)
+        draws = self._posterior_of(some, model, "posterior", n_draws=n_draws).draws
+        with progress_bar(self.verbose, "predictive check") as progress:
+            return check_model_fit(
+                counts,
+                self.model_,
+                subset,
+                np.asarray(draws),
+                n_replicates=n_replicates,
+                seed=int(rng.integers(2**63)),
+                alpha_learned=bool(self.learn_alpha),
+                feature_names=getattr(self, "feature_names_in_", None),
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
 
     # Asking how many components there are, and how surely.
 

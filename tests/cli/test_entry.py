@@ -12,8 +12,8 @@ import pytest
 import gapmf
 
 COMMANDS = (
-    "demo", "fit", "score", "transform", "recommend", "topics", "info", "rank", "select",
-    "simulate", "reproduce",
+    "demo", "fit", "score", "transform", "recommend", "topics", "info", "check", "rank",
+    "select", "simulate", "reproduce",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from gapmf.cli.options import (
     SMOOTHING,
     Algorithm,
     Alpha,
+    CheckRequest,
     Components,
     Criterion,
     Data,
@@ -25,6 +26,7 @@ from gapmf.cli.options import (
     MinDf,
     Model,
     Output,
+    PictureOrTable,
     Quick,
     RankRequest,
     RecommendRequest,
@@ -267,6 +269,21 @@ def info(
 
 @app.command()
 @with_request
+def check(request: CheckRequest) -> None:
+    """Check whether data look like draws from a model, and say what to change.
+
+    Totals of samples, zeros, over-dispersion and the largest counts are compared with those of
+    data drawn from the model, with p-values. DATA are the counts of the fit, or others. With -o,
+    draw a picture or write a table. Example:
+    gapmf check nips.gapmf docword.nips.txt.gz -o check.png
+    """
+    from gapmf.cli import check_commands
+
+    check_commands.check(request)
+
+
+@app.command()
+@with_request
 def rank(request: RankRequest) -> None:
     """Report what each component of a model is worth, and how many to keep.
 
@@ -294,15 +311,7 @@ def select(
     ],
     test: Test = None,
     criterion: Criterion = "prediction",
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            help="Write a picture to this .png, .svg or .pdf, or a table to this .csv, .tsv, "
-            ".json or .parquet.",
-        ),
-    ] = None,
+    output: PictureOrTable = None,
     model_out: Annotated[
         Path | None, Option(help="Write the model with the chosen number of components here.")
     ] = None,

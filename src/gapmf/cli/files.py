@@ -17,7 +17,10 @@ from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, read
 from gapmf.io.vocabulary import align_features
-from gapmf.output import check_output
+from gapmf.output import SUFFIXES, check_output
+from gapmf.storage import write_atomically
+
+PICTURES = (".png", ".svg", ".pdf")
 
 
 @contextmanager
@@ -32,12 +35,36 @@ def echo_warnings(*, quiet: bool = False) -> Iterator[None]:
             echo(f"note: {message}")
 
 
-def load(request: Request) -> tuple[GammaPoissonMF, Table]:
+def load(request: Request, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[GammaPoissonMF, Table]:
     """Load the model and the data of a command, whose output must be neither."""
-    check_output(request.output)
+    check_output(request.output, suffixes)
+    if is_picture(request.output):
+        new_figure()  # fails early without Matplotlib
     check_not_input(request.output, data=request.data, model=request.model)
     est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs, verbose=verbosity())
     return est, read_for(est, request.data, request.reading)
+
+
+def is_picture(path: Path | None) -> bool:
+    """Return whether the name of a file is that of a picture."""
+    return path is not None and path.suffix.lower() in PICTURES
+
+
+def new_figure() -> Any:
+    """Return an empty figure of the size of a picture."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InvalidInputError(
+            "a picture needs Matplotlib: pip install 'gapmf[plot]', or write a .csv"
+        ) from error
+    return Figure(figsize=(6.4, 4.0), layout="constrained")
+
+
+def write_picture(figure: Any, path: Path) -> None:
+    """Write a figure to a file, in the format that its suffix names."""
+    kind = path.suffix[1:].lower()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, dpi=160))
 
 
 def verbosity() -> int:

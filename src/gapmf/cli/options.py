@@ -60,6 +60,15 @@ Exposure = Annotated[
     str | None,
     Option(metavar="EXPOSURE", help=f"{EXPOSURE} Default: total if the fit had that, else 1."),
 ]
+PictureOrTable = Annotated[
+    Path | None,
+    Option(
+        "--output",
+        "-o",
+        help="Write a picture to this .png, .svg or .pdf, or a table to this .csv, .tsv, .json or "
+        ".parquet.",
+    ),
+]
 Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Precision = Annotated[
     float,
@@ -195,6 +204,14 @@ class RecommendRequest(Request):
         Option("--include-seen", help="Also recommend features that have counts in the sample."),
     ] = False
     precision: Precision = 0.05
+
+
+@dataclass(frozen=True)
+class CheckRequest(Request):
+    """The arguments of `gapmf check`."""
+
+    output: PictureOrTable = None
+    seed: Annotated[int | None, Option(help="Random seed. Default: that of the fit.", min=0)] = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 import typer
 
-from gapmf.cli.files import check_not_input, echo_warnings, load, read_for, read_like, verbosity
+from gapmf.cli.files import (
+    PICTURES,
+    check_not_input,
+    echo_warnings,
+    is_picture,
+    load,
+    new_figure,
+    read_for,
+    read_like,
+    verbosity,
+    write_picture,
+)
 from gapmf.cli.fit_command import check_model_output
 from gapmf.cli.options import RankRequest
 from gapmf.errors import InvalidInputError
@@ -18,9 +29,7 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
 from gapmf.output import SUFFIXES, check_output, to_json, to_records, write_table
 from gapmf.selection import RankSelection, select_rank
-from gapmf.storage import write_atomically
 
-PICTURES = (".png", ".svg", ".pdf")
 INK, QUIET, COLOUR, CHOSEN = "#22262b", "#7b838c", "#3b6fb6", "#c8553d"
 # What is written of a report, one row per component, and of a selection, one row per rank.
 PER_COMPONENT = ("norm", "share", "cost", "cost_error", "bound", "keep")
@@ -73,11 +82,11 @@ def select(
 ) -> None:
     """Compare fits with several numbers of components; print, write or draw the comparison."""
     ranks = parse_ranks(components)
-    picture = files.output is not None and files.output.suffix.lower() in PICTURES
+    picture = is_picture(files.output)
     check_output(files.output, (*PICTURES, *SUFFIXES))
     check_not_input(files.output, data=files.data, test=files.test, model=files.model)
     if picture:
-        _new_figure()  # fails early without Matplotlib
+        new_figure()  # fails early without Matplotlib
     if files.model is not None:
         check_model_output(files.model, files.data)
     with echo_warnings():
@@ -96,9 +105,7 @@ def select(
     columns = {"rank": found.ranks} | {name: getattr(found, name) for name in PER_RANK}
     columns["chosen"] = found.ranks == found.n_components
     if files.output is not None and picture:
-        figure = draw(found)
-        kind = files.output.suffix[1:].lower()
-        write_atomically(files.output, lambda path: figure.savefig(path, format=kind, dpi=160))
+        write_picture(draw(found), files.output)
     elif files.output is not None:
         write_table(columns, files.output)
     if json:
@@ -136,7 +143,7 @@ def draw(found: RankSelection) -> Any:
     """Draw the criterion that decided against the rank, as differences from its best value."""
     name = "BIC" if found.criterion == "BIC" else f"log-likelihood of {found.criterion}"
     ranks, errors, below = found.ranks, found.error, found.score - found.score.max()
-    figure = _new_figure()
+    figure = new_figure()
     ax = figure.subplots()
     ax.axhline(0.0, color=QUIET, lw=0.8, ls=(0, (4, 3)))
     ax.errorbar(
@@ -176,13 +183,3 @@ def _write(ax: Any, text: str, point: Any, place: tuple[int, int], colour: str) 
         color=colour,
         fontsize=9,
     )
-
-
-def _new_figure() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInputError(
-            "a picture needs Matplotlib: pip install 'gapmf[plot]', or write a .csv"
-        ) from error
-    return Figure(figsize=(6.4, 4.0), layout="constrained")
