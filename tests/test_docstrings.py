@@ -16,6 +16,7 @@ from gapmf import datasets, errors
 
 # What public calls return, beside the classes in gapmf.__all__.
 RESULTS = [
+    "gapmf.analysis.groups.GroupComparison",
     "gapmf.analysis.predictive_check.PredictiveCheck",
     "gapmf.analysis.recommend.Recommendations",
     "gapmf.em.history.Iteration",

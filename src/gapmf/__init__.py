@@ -28,6 +28,7 @@ _EXPORTS = {
     "select_rank": "gapmf.selection",
     "fit_anndata": "gapmf.single_cell",
     "transform_anndata": "gapmf.single_cell",
+    "compare_anndata": "gapmf.single_cell",
     "read": "gapmf.io",
     "Table": "gapmf.io.table",
 }
@@ -39,6 +40,7 @@ __all__ = [
     "NegativeMultinomial",
     "Table",
     "__version__",
+    "compare_anndata",
     "count_admissible",
     "datasets",
     "document_completion",
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
     from gapmf.selection import select_rank
-    from gapmf.single_cell import fit_anndata, transform_anndata
+    from gapmf.single_cell import compare_anndata, fit_anndata, transform_anndata
 
 
 def __getattr__(name: str) -> object:

@@ -18,6 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
 from gapmf import persistence
+from gapmf.analysis.groups import (
+    N_DRAWS,
+    GroupComparison,
+    check_groups,
+    check_level,
+    compare_groups,
+    share_variances,
+)
 from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, choose_samples
 from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
@@ -53,7 +61,7 @@ from gapmf.observation import Observation, check_all_observed_somewhere, observe
 from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
-from gapmf.ranks.features import top_features
+from gapmf.ranks.features import component_labels, top_features
 from gapmf.ranks.report import CRITERIA, RankReport, make_report
 from gapmf.ranks.stability import Stability, compare
 from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
@@ -1281,6 +1289,71 @@ class GammaPoissonMF(
                 n_jobs=self.n_jobs,
                 progress=progress,
             )
+
+    def compare(self, X: Any, groups: Any, *, level: float = 0.95) -> GroupComparison:
+        """Compute how the shares of the components differ between groups of samples.
+
+        Groups are batches, donors, journals, years. Their mean shares have intervals for the
+        populations that the samples come from: they include how much the samples of a group
+        differ from each other, as well as the posterior uncertainty of each sample's shares. So
+        they say whether groups differ, and not only whether these samples do. The samples of a
+        group should be independent: if each donor gave many cells, compare donors. With few
+        counts per sample and components that overlap, expected shares are drawn towards those of
+        all samples, so differences are rather too small than too large.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
+            Counts. Samples without counts are left out.
+        groups : array-like or Series of length n_samples, or str
+            Group of each sample; if X is an AnnData, also the name of a column of `X.obs`.
+        level : float, default=0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        GroupComparison
+            It prints as a table, and `plot` draws it.
+
+        See Also
+        --------
+        proportions : The shares of each sample.
+        gapmf.compare_anndata : The same for a layer of an AnnData, with genes matched by name.
+
+        Examples
+        --------
+        >>> from gapmf.datasets import paper_synthetic
+        >>> X, truth = paper_synthetic(scale=10, random_state=0)
+        >>> est = GammaPoissonMF(2, random_state=0).fit(X)
+        >>> groups = ["even", "odd"] * 50
+        >>> est.compare(X, groups)
+        GroupComparison(2 groups, 2 components, 0 differences)
+        """
+        counts, model = self._check_samples(X)
+        found, level = check_groups(groups, X, counts.shape[0]), check_level(level)
+        counts = self._only_known(counts)
+        kept = np.flatnonzero(np.diff(counts.indptr))
+        n_without, counts = counts.shape[0] - kept.size, counts[kept]
+        shares, variances = (np.empty((kept.size, model.n_components)) for _ in range(2))
+        at_once = max(1, (1 << 20) // model.n_components)
+        for lo in range(0, kept.size, at_once):  # draws of all samples may not fit in memory
+            part = slice(lo, lo + at_once)
+            posterior = self._posterior_of(counts[part], model, "compare", n_draws=N_DRAWS)
+            shares[part] = posterior.proportions
+            draws = np.asarray(posterior.draws)
+            variances[part] = share_variances(counts[part], model.W, draws)
+        return compare_groups(
+            shares,
+            variances,
+            found._replace(codes=found.codes[kept]),
+            level=level,
+            n_without_counts=n_without,
+            labels=tuple(
+                component_labels(
+                    self.model_, self.feature_counts_, getattr(self, "feature_names_in_", None)
+                )
+            ),
+        )
 
     # Asking how many components there are, and how surely.
 

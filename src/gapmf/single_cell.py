@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from gapmf.analysis.groups import GroupComparison, check_groups
 from gapmf.counts import is_anndata, list_features
 from gapmf.errors import InvalidInputError
 from gapmf.io.matrices import read_anndata, warn_if_normalised
@@ -149,6 +150,64 @@ def transform_anndata(
     (5, 2)
     """
     _check_writable(adata, "transform")
+    cells, exposure = _aligned_cells(adata, est, layer), _exposure(adata, size_factor)
+    return _store_cells(adata, est, cells, key_added, exposure)
+
+
+def compare_anndata(
+    adata: Any, est: GammaPoissonMF, groups: Any, layer: str | None = None, *, level: float = 0.95
+) -> GroupComparison:
+    """Compute how the shares of components differ between groups of cells.
+
+    Genes are matched by name, as in `transform_anndata`. Cells of one donor are not independent:
+    with several donors per group, the intervals are too narrow, so compare sums of the counts of
+    each donor.
+
+    Parameters
+    ----------
+    adata : AnnData of shape (n_samples, n_features)
+        Cells × genes. It is not changed.
+    est : GammaPoissonMF
+        Estimator that was fitted with names: by `fit_anndata`, or to an AnnData or a data frame.
+    groups : str, or array-like of length n_samples
+        Column of `adata.obs` with the group of each cell, such as "batch", or the groups.
+    layer : str, optional
+        Layer that holds the raw counts. By default they are read from `adata.X`. Without a layer
+        of that name, "raw" reads `adata.raw`.
+    level : float, default=0.95
+        Level of the intervals.
+
+    Returns
+    -------
+    GroupComparison
+        As `GammaPoissonMF.compare` returns it.
+
+    See Also
+    --------
+    GammaPoissonMF.compare : The same for arrays, data frames and `adata.X`.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np
+    >>> from gapmf import GammaPoissonMF, compare_anndata, fit_anndata
+    >>> adata = anndata.AnnData(np.random.default_rng(0).poisson(2.0, (20, 5)).astype(float))
+    >>> adata.obs["batch"] = ["a", "b"] * 10
+    >>> est = fit_anndata(adata, GammaPoissonMF(2, random_state=0))
+    >>> compare_anndata(adata, est, "batch").groups
+    ('a', 'b')
+    """
+    if not is_anndata(adata):
+        raise InvalidInputError(
+            f"adata must be an AnnData, but is {type(adata).__name__}: use est.compare(X, groups) "
+            "for arrays and frames"
+        )
+    found = check_groups(groups, adata, adata.n_obs)
+    names = np.array(found.names, dtype=object)[found.codes]
+    return est.compare(_as_anndata(_aligned_cells(adata, est, layer)), names, level=level)
+
+
+def _aligned_cells(adata: Any, est: GammaPoissonMF, layer: str | None) -> Table:
+    """Read the counts of cells, with genes in the order of the estimator's."""
     check_is_fitted(est, "model_")
     wanted = getattr(est, "feature_names_in_", None)
     if wanted is None:
@@ -160,7 +219,7 @@ def transform_anndata(
     warn_if_normalised(cells.counts)
     aligned = align_features(cells, wanted)
     _warn_of_missing(cells, est)
-    return _store_cells(adata, est, aligned, key_added, _exposure(adata, size_factor))
+    return aligned
 
 
 def _check_estimator(est: Any) -> GammaPoissonMF:

@@ -1,16 +1,18 @@
-"""`gapmf check`: what it prints, writes, draws and refuses."""
+"""`gapmf check` and `gapmf compare`: what they print, write, draw and refuse."""
 
 from __future__ import annotations
 
 import csv
 import json
 
+import anndata
 import numpy as np
 import pytest
 from commands import gapmf
 
 from gapmf import GammaPoissonMF, GaP, read
 
+COMPARE = ("compare", "m.gapmf", "x.csv", "--groups")
 NAMES = [f"gene{f}" for f in range(10)]
 
 
@@ -24,6 +26,20 @@ def folder(tmp_path_factory):
     rows = [",".join(["sample", *NAMES])]
     rows += [",".join([f"cell{n}", *map(str, row)]) for n, row in enumerate(X)]
     (folder / "x.csv").write_text("\n".join(rows) + "\n")
+    groups = ["a", "b", "b"] * 20
+    (folder / "lines.txt").write_text("\n".join(groups) + "\n")
+    named = [f"cell{n},{group}" for n, group in enumerate(groups)]
+    (folder / "named.csv").write_text("\n".join(["cell,batch", *named[::-1]]) + "\n")
+    (folder / "some.csv").write_text("\n".join(["cell,batch", *named[:5]]) + "\n")
+    (folder / "twice.csv").write_text("\n".join(["cell,batch", *named, named[3]]) + "\n")
+    (folder / "wide.csv").write_text("a,b,c\n1,2,3\n")
+    (folder / "bare.csv").write_text(
+        "\n".join([",".join(NAMES), *(",".join(map(str, r)) for r in X)])
+    )
+    adata = anndata.AnnData(X.astype(np.float32))
+    adata.obs_names, adata.var_names = [f"cell{n}" for n in range(60)], NAMES
+    adata.obs["batch"] = groups
+    adata.write_h5ad(folder / "x.h5ad")
     gapmf("fit", folder / "x.csv", "-k", 2, "-o", folder / "m.gapmf", "-q", "--tol", 1e-3)
     return folder
 
@@ -50,6 +66,28 @@ def test_check(here):
     assert [row["statistic"] for row in rows] == list(found.statistics)
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_compare(here):
+    counts = read("x.csv").counts
+    found = GammaPoissonMF.load("m.gapmf").compare(counts, ["a", "b", "b"] * 20)
+    for data, groups in (("x.csv", "lines.txt"), ("x.csv", "named.csv"), ("x.h5ad", "batch")):
+        done = gapmf("compare", "m.gapmf", data, "--groups", groups)
+        assert done.stdout == f"{found}\n"
+        assert done.stderr == ""
+    given = ("compare", "m.gapmf", "x.csv", "--groups", "lines.txt", "--level", 0.9, "--json")
+    shown = json.loads(gapmf(*given, "-o", "g.svg").stdout)
+    assert "<svg" in (here / "g.svg").read_text(encoding="utf-8")
+    assert shown["level"] == 0.9
+    assert len(shown["comparisons"]) == 4
+    for row in shown["comparisons"]:
+        g, k = found.groups.index(row["group"]), row["component"]
+        assert row["share"] == found.share[g, k]
+        assert row["share_low"] > found.interval[g, k, 0]
+        assert row["features"].startswith("gene")
+    gapmf(*given[:-1], "-o", "g.tsv")
+    assert len((here / "g.tsv").read_text().splitlines()) == 5
+
+
 @pytest.mark.parametrize(
     ("args", "match"),
     [
@@ -57,6 +95,15 @@ def test_check(here):
         (["check", "m.gapmf", "x.csv", "-o", "c.xls"], "must end in .png"),
         (["check", "m.gapmf", "x.csv", "-o", "x.csv"], "is the data"),
         (["check", "x.csv", "x.csv"], "not a gapmf file"),
+        ([*COMPARE, "batch"], "there is no such file, and only an .h5ad has columns"),
+        (["compare", "m.gapmf", "x.h5ad", "--groups", "donor"], "its columns are 'batch'"),
+        ([*COMPARE, "some.csv"], "no group for the sample 'cell5'"),
+        ([*COMPARE, "twice.csv"], "has the sample 'cell3' twice"),
+        ([*COMPARE, "wide.csv"], "has 3 columns, but needs two"),
+        (["compare", "m.gapmf", "bare.csv", "--groups", "named.csv"], "has no names of samples"),
+        ([*COMPARE, "m.gapmf"], "not utf-8"),
+        ([*COMPARE, "lines.txt", "-o", "lines.csv", "--level", "2"], "level must be below 1"),
+        ([*COMPARE, "named.csv", "-o", "named.csv"], "is the groups"),
     ],
 )
 def test_refusals(here, args, match):

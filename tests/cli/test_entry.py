@@ -12,7 +12,7 @@ import pytest
 import gapmf
 
 COMMANDS = (
-    "demo", "fit", "score", "transform", "recommend", "topics", "info", "check", "rank",
+    "demo", "fit", "score", "transform", "recommend", "topics", "info", "check", "compare", "rank",
     "select", "simulate", "reproduce",
 )  # fmt: skip
 

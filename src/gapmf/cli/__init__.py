@@ -16,6 +16,7 @@ from gapmf.cli.options import (
     Algorithm,
     Alpha,
     CheckRequest,
+    CompareRequest,
     Components,
     Criterion,
     Data,
@@ -280,6 +281,20 @@ def check(request: CheckRequest) -> None:
     from gapmf.cli import check_commands
 
     check_commands.check(request)
+
+
+@app.command()
+@with_request
+def compare(request: CompareRequest) -> None:
+    """Compare the shares of components between groups of samples, with intervals.
+
+    The intervals are for the populations that the samples come from. With -o, draw a picture or
+    write a table, one row per component and group. Example:
+    gapmf compare cells.gapmf cells.h5ad --groups batch -o batches.png
+    """
+    from gapmf.cli import check_commands
+
+    check_commands.compare(request)
 
 
 @app.command()

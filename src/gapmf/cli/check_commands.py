@@ -1,13 +1,27 @@
-"""`gapmf check`: whether a model fits data."""
+"""`gapmf check` and `gapmf compare`: whether a model fits; how groups of samples differ."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import typer
 
-from gapmf.cli.files import PICTURES, echo_warnings, is_picture, load, write_picture
-from gapmf.cli.options import CheckRequest
+from gapmf.cli.files import (
+    PICTURES,
+    check_not_input,
+    echo_warnings,
+    is_picture,
+    load,
+    write_picture,
+)
+from gapmf.cli.options import CheckRequest, CompareRequest
+from gapmf.errors import InvalidInputError
+from gapmf.io import Table
+from gapmf.io.matrices import read_obs
+from gapmf.io.table import read_text_lines
 from gapmf.output import SUFFIXES, to_json, to_records, write_table
 
 
@@ -39,3 +53,79 @@ def check(request: CheckRequest) -> None:
         sys.stdout.write(to_json(content | {"statistics": to_records(columns)}))
     else:
         typer.echo(str(found))
+
+
+def compare(request: CompareRequest) -> None:
+    """Print, draw or write the comparison of groups."""
+    file = Path(request.groups)
+    check_not_input(request.output, groups=file)
+    est, table = load(request, (*PICTURES, *SUFFIXES))
+    groups = read_groups(request, table)
+    with echo_warnings():
+        found = est.compare(table.counts, groups, level=request.level)
+    order = found.order()
+    G, K = found.share.shape
+    k, g = np.repeat(order, G), np.tile(np.arange(G), K)
+    columns = {
+        "component": k,
+        "features": [found.labels[i] for i in k],
+        "group": [found.groups[i] for i in g],
+        "samples": found.n_samples[g],
+        "share": found.share[g, k],
+        "share_low": found.interval[g, k, 0],
+        "share_high": found.interval[g, k, 1],
+        "difference": found.difference[g, k],
+        "difference_low": found.difference_interval[g, k, 0],
+        "difference_high": found.difference_interval[g, k, 1],
+        "p_value": found.p_values[g, k],
+        "differs": found.differs[g, k],
+    }
+    if request.output is not None and is_picture(request.output):
+        write_picture(found.plot().figure, request.output)
+    elif request.output is not None:
+        write_table(columns, request.output)
+    if request.json:
+        content = {"level": found.level, "samples_without_counts": found.n_without_counts}
+        sys.stdout.write(to_json(content | {"comparisons": to_records(columns)}))
+    else:
+        typer.echo(str(found))
+
+
+def read_groups(request: CompareRequest, table: Table) -> Any:
+    """Return the group of each sample, from a file or from a column of an .h5ad."""
+    path, encoding = Path(request.groups), request.reading.get("encoding") or "utf-8"
+    if not path.is_file():
+        if request.data.suffix.lower() == ".h5ad":
+            return read_obs(str(request.data), request.groups)
+        raise InvalidInputError(
+            f"--groups {request.groups}: there is no such file, and only an .h5ad has columns of "
+            "samples"
+        )
+    if path.suffix.lower() not in (".csv", ".tsv"):
+        return read_text_lines(str(path), encoding)
+    import pandas as pd
+
+    frame = pd.read_csv(
+        path, sep="\t" if path.suffix.lower() == ".tsv" else ",", dtype=str, encoding=encoding
+    )
+    if frame.shape[1] != 2:
+        raise InvalidInputError(
+            f"{path} has {frame.shape[1]} columns, but needs two, with a header: the names of "
+            "samples, and their groups"
+        )
+    if table.sample_names is None:
+        raise InvalidInputError(
+            f"{request.data} has no names of samples that {path} could be matched by: give a text "
+            "file with one group per line"
+        )
+    names, groups = frame.iloc[:, 0], frame.iloc[:, 1]
+    if names.duplicated().any():
+        raise InvalidInputError(
+            f"{path} has the sample {names[names.duplicated()].iloc[0]!r} twice"
+        )
+    found = groups.set_axis(names).reindex(table.sample_names)
+    if found.isna().any():
+        raise InvalidInputError(
+            f"{path} has no group for the sample {found.index[found.isna()][0]!r} of {request.data}"
+        )
+    return found.to_numpy()

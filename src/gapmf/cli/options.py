@@ -214,6 +214,22 @@ class CheckRequest(Request):
     seed: Annotated[int | None, Option(help="Random seed. Default: that of the fit.", min=0)] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(Request):
+    """The arguments of `gapmf compare`."""
+
+    groups: Annotated[
+        str,
+        Option(
+            metavar="COLUMN|FILE",
+            help="Groups: a column of the obs of an .h5ad, a text file with one group per line, or "
+            "a .csv or .tsv with two columns, the names of samples and their groups.",
+        ),
+    ]
+    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95
+    output: PictureOrTable = None
+
+
 @dataclass(frozen=True)
 class RankRequest(Request):
     """The arguments of `gapmf rank`."""

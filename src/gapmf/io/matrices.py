@@ -97,6 +97,21 @@ def read_npz(
 
 def read_h5ad(path: str, *, layer: str | None = None) -> Table:
     """Read the counts of an .h5ad, in `X` or in a layer, with the names of cells and genes."""
+    found = read_anndata(_open_h5ad(path), layer, f"{path}, ")
+    warn_if_normalised(found.counts, f" of {path}")
+    return found
+
+
+def read_obs(path: str, column: str) -> Any:
+    """Return a column of the obs of an .h5ad: one value per cell."""
+    obs = _open_h5ad(path, backed="r").obs
+    if column not in obs:
+        listed = ", ".join(map(repr, obs.columns)) or "none"
+        raise ReadError(f"{path}: obs has no column {column!r}: its columns are {listed}")
+    return obs[column].reset_index(drop=True)
+
+
+def _open_h5ad(path: str, **options: Any) -> Any:
     try:
         import anndata
     except ImportError as error:
@@ -105,10 +120,7 @@ def read_h5ad(path: str, *, layer: str | None = None) -> Table:
         ) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old formats and names that are not unique
-        adata = anndata.read_h5ad(path)
-    found = read_anndata(adata, layer, f"{path}, ")
-    warn_if_normalised(found.counts, f" of {path}")
-    return found
+        return anndata.read_h5ad(path, **options)
 
 
 def read_anndata(adata: Any, layer: str | None, place: str) -> Table:
