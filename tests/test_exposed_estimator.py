@@ -355,3 +355,19 @@ def test_the_score_test_from_draws_agrees_with_the_exact_one(data):
     drawn, drawn_error = score_test(counts, model, 0, None, observation)
     np.testing.assert_allclose(drawn, r, rtol=0.1)
     np.testing.assert_allclose(drawn_error, error, rtol=0.8)
+
+
+def test_a_row_has_the_same_answer_in_any_company(data):
+    X, s, M, _ = data
+    rng = np.random.default_rng(1)
+    W = rng.gamma(0.5, 3.0, (4, 12)) + 0.1
+    est = GammaPoissonMF(12, init=W.T, max_iter=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        est.fit(X, exposure=s, observed=M)
+        h = est.transform(X[:9], exposure=s[:9], observed=M[:9])
+        scores = est.score_samples(X[:9], exposure=s[:9], observed=M[:9])
+        for n in (0, 4, 8):
+            own = {"exposure": s[n : n + 1], "observed": M[n : n + 1]}
+            assert (est.transform(X[n : n + 1], **own)[0] == h[n]).all()
+            assert est.score_samples(X[n : n + 1], **own)[0] == scores[n]

@@ -74,7 +74,8 @@ class Observation:
 
     def log_normalisers(self, model: GaP) -> Array:
         """Σ_k α_k log(R_kn / β_k), (N,): minus the log-probability of a sample without counts."""
-        return np.asarray(log_one_plus(self.norms(model.W), model.beta) @ model.alpha)
+        logs = log_one_plus(self.norms(model.W), model.beta)
+        return np.asarray((logs * model.alpha).sum(axis=1))  # no BLAS: rows do not depend on others
 
     def exposed_sums(self, h: Array) -> Array:
         """Σ_n m_nf s_n h_kn, (F, K), or (K,) if all entries were observed."""
