@@ -79,9 +79,9 @@ def test_the_training_data_are_not_scored_with_test_data(data, monkeypatch):
     X, X_test = data
     scored = []
 
-    def likelihood(counts, *given):
+    def likelihood(counts, *given, **options):
         scored.append(counts.shape[0])
-        return comparison(counts, *given)
+        return comparison(counts, *given, **options)
 
     comparison = criteria.comparison_log_likelihood
     monkeypatch.setattr(criteria, "comparison_log_likelihood", likelihood)
@@ -195,7 +195,7 @@ def test_ctrl_c_in_the_last_fit_keeps_the_comparison(data, monkeypatch):
     X, _ = data
     whole = select_rank(X, [1, 2], estimator=ROUGH)
 
-    def interrupt(*given):
+    def interrupt(*given, **how):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(selection, "fit_from", interrupt)
