@@ -56,7 +56,8 @@ def reproduce(
         warnings.simplefilter("ignore", ConvergenceWarning)
         if not options.finished_only:
             warm_up()
-        cache.cpu_seconds, cache.n_missing, begin = 0.0, 0, time.perf_counter()
+        cache.cpu_seconds, cache.n_missing, cache.n_begun = 0.0, 0, 0
+        begin = time.perf_counter()
         cache.finished_only = options.finished_only
         try:
             outcome = figure.run(figure.quick if quick else figure.full, options, cache)

@@ -10,12 +10,12 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from gapmf.model import GaP
 from gapmf.output import to_json, write_text
 from gapmf.parallel import for_each
 from gapmf.types import Array
+
+T = TypeVar("T")
 
 ALGORITHMS = ("mcem-c", "mcem-h", "mcem-ch")
 FITS = 1000  # added to the seed of the data: the seed of the fit, so that they share no draws
@@ -42,7 +44,8 @@ class ResultCache:
     `n_jobs` results are computed at the same time. `progress` is called with the name of a result,
     the work done and the total work. When `stop` is set, computations end with KeyboardInterrupt.
     `cpu_seconds` is the CPU time of all results asked for, whenever they were computed. With
-    `finished_only` nothing is computed, and `n_missing` results were asked for in vain.
+    `finished_only` nothing is computed, and `n_missing` results were asked for in vain. `n_begun`
+    results were not finished when they were asked for, and their computation began.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class ResultCache:
         progress: Callable[[str, int, int], None] = lambda name, done, total: None,
     ) -> None:
         self._folder, self.n_jobs, self.progress = folder, n_jobs, progress
-        self.cpu_seconds, self.n_missing = 0.0, 0
+        self.cpu_seconds, self.n_missing, self.n_begun = 0.0, 0, 0
         self.finished_only = False
         self.stop = threading.Event()
         self._lock = threading.Lock()
@@ -71,6 +74,8 @@ class ResultCache:
                 self.n_missing += 1
                 raise NotFinishedError(name)
             self.check()
+            with self._lock:
+                self.n_begun += 1
             begin = time.thread_time()
             result = compute()
             self.check()  # a fit that was stopped returns an unfinished model
@@ -87,6 +92,7 @@ class ResultCache:
     ) -> dict[str, NDArray[Any]]:
         """Return `compute(**case)` of all cases, each cached, as columns of a table."""
         done = iter(range(1, len(cases) + 1))
+        self.progress(name, 0, len(cases))
 
         def row(case: dict[str, Any]) -> dict[str, Any] | None:
             found: dict[str, Any] | None = None
@@ -97,6 +103,13 @@ class ResultCache:
 
         rows = for_each(row, cases, self.n_jobs)
         return to_columns([found for found in rows if found is not None])
+
+    def steps(self, name: str, items: Sequence[T]) -> Iterator[T]:
+        """Yield the items one by one, and show how many of them are done."""
+        for i, item in enumerate(items):
+            self.progress(name, i, len(items))
+            yield item
+        self.progress(name, len(items), len(items))
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if `stop` is set."""

@@ -55,7 +55,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     n_iter = options.n_iter(config.n_iter)
     last = range(max(n_iter - config.n_last, 0) + 1, n_iter + 1)
     rows, curves, findings = [], [], {}
-    for i in range(config.n_sets):
+    for i in cache.steps("fig1, data sets", range(config.n_sets)):
         seed = options.seed + i
         X = counts(config.truth, config.n_samples, seed)
         est = paper_schedule(2, n_iter, config.n_draws, config.n_burn_in, FITS + seed)

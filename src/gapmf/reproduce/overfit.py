@@ -7,6 +7,7 @@ and how well held-out samples are predicted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -75,26 +76,30 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
         problems.append(Problem("NIPS", 1.0, config.n_nips, X[~held], X[held], options.seed))
     truth = ("n_true", "n_features", "n_tokens", "n_fresh")
     sizes = {name: getattr(config, name) for name in truth}
-    for problem in problems:
-        for factor in config.factors:
-            for method in METHODS:
-                if method == "mjle" and problem.alpha < 1.0:
-                    continue  # the joint likelihood has no maximum: it is infinite at h = 0
-                K = factor * problem.n_components
-                case = {
-                    "data": problem.name,
-                    "alpha": problem.alpha,
-                    "n_samples": problem.train.shape[0],
-                    "data_seed": problem.seed,
-                    "fit_seed": FITS + problem.seed,
-                    "method": method,
-                    "n_components": K,
-                }
-                settings = sizes | {"n_features": problem.train.shape[1]} | case
-                work = partial(judge, problem, method, K)
-                with suppress(NotFinishedError):
-                    found = cache.cached(f"overfit-{problem.name}-{method}", settings, work)
-                    rows.append(case | {"factor": factor} | found)
+    cells = [
+        (problem, factor, method)
+        for problem in problems
+        for factor in config.factors
+        for method in METHODS
+        # Below α = 1 the joint likelihood has no maximum: it is infinite at h = 0.
+        if method != "mjle" or problem.alpha >= 1.0
+    ]
+    for problem, factor, method in cache.steps("overfit", cells):
+        K = factor * problem.n_components
+        case = {
+            "data": problem.name,
+            "alpha": problem.alpha,
+            "n_samples": problem.train.shape[0],
+            "data_seed": problem.seed,
+            "fit_seed": FITS + problem.seed,
+            "method": method,
+            "n_components": K,
+        }
+        settings = sizes | {"n_features": problem.train.shape[1]} | case
+        work = partial(judge, problem, method, K, cache.check)
+        with suppress(NotFinishedError):
+            found = cache.cached(f"overfit-{problem.name}-{method}", settings, work)
+            rows.append(case | {"factor": factor} | found)
     curves = to_columns([{key: row[key] for key in row if key != "shares"} for row in rows])
     shares = [
         {key: row[key] for key in ("data", "alpha", "n_samples", "data_seed", "method", "factor")}
@@ -122,10 +127,16 @@ def simulated(config: Config, seed: int) -> list[Problem]:
     return found
 
 
-def judge(problem: Problem, method: str, n_components: int) -> dict[str, Any]:
-    """Fit, and return the shares and the scores per held-out token, in nats."""
+def judge(
+    problem: Problem, method: str, n_components: int, check: Callable[[], None]
+) -> dict[str, Any]:
+    """Fit, and return the shares and the scores per held-out token, in nats.
+
+    `check` ends the work after Ctrl-C, when a fit has returned what it had.
+    """
     fit = fit_kl_nmf if method == "kl-nmf" else partial(fit_model, algorithm=method)
     model = fit(problem.train, n_components, problem.alpha, FITS + problem.seed)
+    check()
     feature_counts = np.asarray(problem.train.sum(axis=0), dtype=float).ravel()
     smooth = model.smoothed(feature_counts, SMOOTHING)
     test = problem.test

@@ -71,7 +71,7 @@ def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
     at = some_iterations(n_iter, config.n_looks)
     pairs = [(i, i) for i in range(config.n_sets)] + [(0, i) for i in range(1, config.n_chains)]
     done, found = [], []
-    for i, j in pairs:
+    for i, j in cache.steps(f"scale {config.scale:g}, data sets and chains", pairs):
         with suppress(NotFinishedError):
             found.append(_one(config, options.seed + i, options.seed + j, n_iter, cache))
             done.append((i, j))
