@@ -25,6 +25,7 @@ from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
 from gapmf.reproduce.results import Experiment, Options, Outcome, quantiles
 
 SMOOTHING = 1e-3  # as in the estimator: no word is impossible
+PRECISION = 0.05  # of activations, which changes a completion by some 0.0005 nats per token
 USED = 1e-3  # the share above which a column is in use, as in `rank_`
 FRESH = 500_000  # added to the seed: the seed of the held-out samples
 METHODS = {
@@ -159,7 +160,7 @@ def completion(test: sp.csr_array, model: GaP, seed: int) -> float:
     """
     shown, rest = split_tokens(test, 0.5, np.random.default_rng(seed))
     half = GaP(0.5 * model.W, model.alpha, model.beta)
-    h = estimate_activations(shown, half, seed, None)
+    h = estimate_activations(shown, half, seed, None, precision=PRECISION)
     totals = np.repeat(np.log(h @ half.column_norms), np.diff(rest.indptr))
     scores = rest.data * (log_entry_rates(rest, h, half.W) - totals)
     return float(scores.sum() / rest.sum())
