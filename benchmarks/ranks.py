@@ -3,8 +3,8 @@
     python benchmarks/ranks.py [--seeds 50] [--only TEXT] [--json FILE]
 
 Data of K* components whose feature distributions are drawn from a Dirichlet; fitted with 2 K*
-components; the rank is the report's (BIC), and, for comparison, the number of components whose
-share of the expected counts exceeds a threshold. Two processes of one thread each.
+components; the rank is the report's, by held-out counts, and, for comparison, the number of
+components whose share of the expected counts exceeds a threshold. Two processes of one thread each.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ CASES = {
     "20 counts per sample, K* = 5": ({"K": 5, "counts": 20}, 0.2),
     "α = 1, K* = 5": ({"K": 5, "alpha": 1.0, "fit": {"alpha": 1.0}}, 0.2),
     "overlapping components, K* = 5": ({"K": 5, "spread": 1.0}, 0.2),
+    "one component of 1.2 %, K* = 5": ({"K": 5, "last": 0.05}, 0.2),
     "harder: N = 50, K* = 10": ({"K": 10, "N": 50}, 0.2),
     "harder: N = 100, 20 counts, K* = 5": ({"K": 5, "N": 100, "counts": 20}, 0.2),
     "harder: overlapping, 50 counts, K* = 5": ({"K": 5, "spread": 1.0, "counts": 50}, 0.2),

@@ -11,11 +11,15 @@ import scipy.sparse as sp
 from gapmf import GaP
 
 
-def simulate(seed, *, N, F, K, counts, alpha, spread):
-    """Draw counts of K components with Dirichlet(spread) directions, `counts` per sample."""
+def simulate(seed, *, N, F, K, counts, alpha, spread, last=1.0):
+    """Draw counts of K components with Dirichlet(spread) directions, `counts` per sample.
+
+    The last component has the norm of the others times `last`.
+    """
     rng = np.random.default_rng(seed)
-    directions = rng.dirichlet(np.full(F, spread), K).T
-    return GaP(directions * counts / (K * alpha), alpha).sample(N, random_state=rng)
+    W = rng.dirichlet(np.full(F, spread), K).T * counts / (K * alpha)
+    W[:, -1] *= last
+    return GaP(W, alpha).sample(N, random_state=rng)
 
 
 def arguments(**numbers):

@@ -45,7 +45,7 @@ class Criterion(Protocol):
 
     name: str
     price: float | None
-    """What a component may cost in nats; None if one standard error decides."""
+    """What a component may cost in nats; None if standard errors decide."""
     fitted: sp.csr_array
     """The counts that models are fitted to."""
     observation: Observation | None
