@@ -256,8 +256,8 @@ def _advise_on_depth(found: PredictiveCheck, depth: int) -> str:
         if not found.alpha_learned:
             text += "α is too large; learn it (learn_alpha=True). Or "
         return text + (
-            "samples differ in depth, which the model does not have; to compare samples, use "
-            "est.proportions, which do not depend on totals."
+            'samples differ in depth, which exposures describe: est.fit(X, exposure="total"). '
+            "Proportions (est.proportions) do not depend on totals."
         )
     text = "Totals of samples vary less than those of the model: "
     if found.alpha_learned:
