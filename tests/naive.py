@@ -181,6 +181,13 @@ def em_step_with_alpha(V, W, alpha, beta, *, shared):
     return beta / new * mean_c, new
 
 
+def expected_log_ratio(at, statistics, n_draws, a, b):
+    """Mean of log p(C | b) − log p(C | a) over draws, less Σ c_fk log(w_b/w_a), for one α."""
+    sizes, n_samples = statistics.c_sum.sum(axis=0) / n_draws, statistics.n_draws / n_draws
+    rates = [m.W.sum(axis=0) + m.beta for m in (a, b)]
+    return float(-(sizes + n_samples * a.alpha) @ np.log(rates[1] / rates[0]))
+
+
 def rolled_rows(means, before, factors, kept, floor, mean_counts):
     """A step with momentum: EM's proposal, its push, its floor, its scale; and what it did."""
     means = means * np.exp(np.clip(kept * np.log(factors), -1.0, 1.0))

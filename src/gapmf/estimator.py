@@ -145,8 +145,9 @@ class GammaPoissonMF(
         Tolerance of the stopping rule. "adaptive" and "saem" divide the fit into windows of
         iterations, and measure each window's gain g in log-likelihood and its standard error e.
         The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
-        5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" takes
-        the sum of the window's step sizes instead of its sweeps.) "em-c" and "em-ch" stop when
+        5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
+        an iteration's sweeps times the size of its step.) `last_gain_` tells what the last window
+        gained. A smaller `tol` goes on. "em-c" and "em-ch" stop when
         the expected remaining gain is below `tol` nats per token, and a short climb along the
         gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
         what they maximise, is below `tol` nats per token. "exact" always climbs to the maximum.
@@ -206,6 +207,10 @@ class GammaPoissonMF(
         Number of iterations.
     converged_ : bool
         Whether the stopping rule was met.
+    last_gain_ : float
+        What the last window of a Monte Carlo fit gained at most, \|g\| + 2e, in nats per token:
+        as many iterations more are not expected to gain more than this. Only if `tol` was used,
+        and if the fit was long enough to measure it.
     interrupted_ : bool
         Whether Ctrl-C ended the fit.
     history_ : dict of ndarray
@@ -575,6 +580,7 @@ class GammaPoissonMF(
             certificate_=certificate,
             interrupted_=result.interrupted,
             activations_=result.activations,
+            last_gain_=result.last_gain,
         )
 
     def _store(self, fitted: Fitted) -> Self:
@@ -593,6 +599,7 @@ class GammaPoissonMF(
         optional = {
             "feature_names_in_": None if names is None else names.astype(object),
             "log_likelihood_": fitted.log_likelihood_,
+            "last_gain_": fitted.last_gain_,
             "certificate_": fitted.certificate_,
             "activations_": fitted.activations_,
             "exposure_": fitted.exposure_,

@@ -54,6 +54,7 @@ class Fitted:
     mean_total_: float | None = None
     """The mean total count of the samples of the fit, with exposure="total"."""
     n_unobserved_: int = 0
+    last_gain_: float | None = None
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ def run(
     elif not quiet:
         seconds = time.perf_counter() - start
         ended = "converged" if est.converged_ else "not converged"
+        if hasattr(est, "last_gain_"):
+            ended += f" (the last window gained at most {est.last_gain_:.1g} nats per token)"
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
     if n_top and not quiet:
         Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))

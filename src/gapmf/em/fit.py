@@ -79,6 +79,8 @@ class FitResult:
     activations: Array | None = None
     """(N, K), where they are fitted: by MJLE."""
     interrupted: bool = False
+    last_gain: float | None = None
+    """Monte Carlo: what the last window gained at most, in nats per token."""
 
 
 def apply_sample_weight(
@@ -218,6 +220,7 @@ def _fit_monte_carlo(
                 alike=state.alike,
                 stopped=history.stopped,
                 history=history.arrays(K),
+                last_gain=state.last_gain,
             )
             if best is None or finished.value > best.value:
                 best = finished
@@ -244,6 +247,7 @@ def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) ->
         _warnings(settings, best, best.model, n_iter, interrupted=interrupted),
         activations=best.activations,
         interrupted=interrupted,
+        last_gain=best.last_gain,
     )
 
 

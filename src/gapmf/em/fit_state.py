@@ -34,6 +34,8 @@ class FinishedStart:
     history: dict[str, NDArray[Any]]
     activations: Array | None = None
     """(N, K): those that were fitted, if any were."""
+    last_gain: float | None = None
+    """What the last window gained at most, in nats per token, if it was measured."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
         and getattr(progress, "n_window", 1) >= 1
         and 0.0 <= momentum.friction <= 1.0
         and 0.0 <= momentum.floor <= 1.0
-        and (state.window is None) == (state.n_window == 0 or settings.schedule == "paper")
+        and (state.window is not None) == _is_averaging(state)
         and 0 <= kept.start < settings.n_init
         and 0 <= kept.seed < 2**64
         and 0 <= kept.chains.iteration < 2**32
@@ -119,6 +121,14 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
         and kept.history["norms"].shape[1:] == (K,)
         and all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
     )
+
+
+def _is_averaging(state: RunState) -> bool:
+    """Return whether the last iteration is one of those that make a window's average."""
+    progress = state.progress
+    if not isinstance(progress, AdaptiveProgress):
+        return False
+    return state.n_window > progress.n_window - progress.n_averaged
 
 
 def _is_possible_ascent(kept: AscentFitState, settings: Settings, N: int, F: int) -> bool:

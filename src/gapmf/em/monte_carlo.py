@@ -47,13 +47,15 @@ class RunState:
     n_iter: int = 0
     n_sweeps: int = 0
     window: Statistics | None = None
-    """The sum of all statistics of the present window."""
+    """The sum of the statistics of the present window that make its average, if it has any."""
     n_window: int = 0
     """Its iterations so far."""
     last: EStep | None = None
     """The E-step that evaluated the window before."""
     gain: float = np.nan
     """The gain of that window and twice its error, in nats per token and sweep."""
+    last_gain: float | None = None
+    """The same, of the whole window: in nats per token."""
     near_end: bool = False
     """Whether the last decision was not simply to continue."""
     n_restarts: int = 0
@@ -82,10 +84,9 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     sweeps = schedule.sweeps(state.progress)
     statistics = engine.advance(state.model, sweeps)
     model, progress = schedule.step(state.progress, state.model, statistics)
-    if schedule.window_length(progress) is None:
-        window = None
-    else:
-        window = statistics if state.window is None else state.window + statistics
+    window, length = state.window, schedule.window_length(state.progress)
+    if length is not None and state.n_window >= length - schedule.n_averaged(state.progress):
+        window = statistics if window is None else window + statistics
     return replace(
         state,
         model=model,
@@ -99,9 +100,8 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
 
 def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     """End a window: an E-step at the model it came to tells its gain; the schedule decides."""
-    assert state.window is not None
-    model = schedule.averaged_model(state.model, state.window)
-    sweeps = schedule.sweeps(state.progress)
+    model = averaged_model(schedule, state)
+    sweeps = schedule.evaluation(state.progress)
     here = EStep(model, engine.advance(model, sweeps), sweeps.n_draws)
     before, n_window = state.last, state.n_window
     state = replace(
@@ -111,12 +111,14 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
         return state
     gained = gain(before, here, engine.observation)
     decision, progress = schedule.decide(state.progress, gained)
-    work = float(engine.totals.sum()) * (n_window + 1) * sweeps.n_draws
+    n_tokens = max(float(engine.totals.sum()), 1.0)
+    n_sweeps = n_window * schedule.sweeps(state.progress).n_draws
     state = replace(
         state,
         progress=progress,
         near_end=decision is not Decision.CONTINUE,
-        gain=gained.largest / max(work, 1.0),
+        gain=gained.largest / (n_tokens * n_sweeps),
+        last_gain=gained.largest / n_tokens,
     )
     if decision is Decision.CONTINUE:
         return state
@@ -130,9 +132,19 @@ def final_model(schedule: Schedule, state: RunState) -> GaP:
     """Return the model of a run that has ended.
 
     Without convergence it is the last model while the run is far from its end, where an average
-    lags behind, and the window's average near the end, where that has less noise.
+    lags behind, and near the end, where that has less noise, the average of the present window or,
+    if it has none yet, the average that ended the window before.
     """
-    if state.converged or not state.near_end or state.window is None:
+    if state.converged or not state.near_end:
+        return state.model
+    if state.window is None and state.last is not None:
+        return state.last.model
+    return averaged_model(schedule, state)
+
+
+def averaged_model(schedule: Schedule, state: RunState) -> GaP:
+    """Return what the present window has come to."""
+    if state.window is None:
         return state.model
     return schedule.averaged_model(state.model, state.window)
 
@@ -141,19 +153,19 @@ def refit_briefly(
     engine: Engine, schedule: Adaptive, model: GaP, n_iter: int, n_precise: int
 ) -> GaP:
     """Refit a model that is near its maximum: n_iter iterations, then some of less noise."""
-    progress = schedule.start()
+    progress, window = schedule.start(), None
     for n, last in ((n_iter, False), (n_precise, True)):
         if n == 0:
             continue
         if last:
             progress = schedule.reduce_noise(progress)
-        state = RunState(model, progress)
+        window = None
         for _ in range(n):
-            state = iterate(engine, schedule, state)
-        assert isinstance(state.progress, AdaptiveProgress)
-        model, progress = state.model, state.progress
-    assert state.window is not None
-    return schedule.averaged_model(model, state.window)
+            statistics = engine.advance(model, schedule.sweeps(progress))
+            model, progress = schedule.step(progress, model, statistics)
+            window = statistics if window is None else window + statistics
+    assert window is not None
+    return schedule.averaged_model(model, window)
 
 
 def make_schedule(settings: Settings, engine: Engine) -> Schedule:

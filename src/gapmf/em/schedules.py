@@ -23,8 +23,10 @@ from gapmf.types import Array
 MStep: TypeAlias = Callable[[Statistics, GaP], GaP]
 
 MAX_DRAWS = 1024  # sweeps per iteration; a gain that is still unclear then is not worth more
-SHORTEST_WINDOW = 20  # iterations
-WINDOW_FRACTION = 8  # a later window has the iterations so far, divided by this
+SHORTEST_WINDOW = 60  # iterations
+WINDOW_FRACTION = 4  # a later window has the iterations so far, divided by this
+EVALUATION = 4  # the sweeps that judge a window are so many times those of an iteration
+AVERAGED_FRACTION = 3  # the last iterations of a window, one of so many, make its average
 DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
 
 
@@ -38,9 +40,17 @@ class StoppingRule:
     per_sweep: float
     in_all: float
 
+    def bound(self, n_sweeps: float) -> float:
+        """Return the largest gain of a window with so many sweeps."""
+        return min(self.per_sweep * n_sweeps, self.in_all)
+
     def is_met(self, gained: Gain, n_sweeps: float) -> bool:
         """Return whether the gain is surely that small."""
-        return gained.largest <= min(self.per_sweep * n_sweeps, self.in_all)
+        return gained.largest <= self.bound(n_sweeps)
+
+    def is_in_doubt(self, gained: Gain, n_sweeps: float) -> bool:
+        """Return whether the gain may be that small, or cannot be told from nothing."""
+        return abs(gained.estimate) <= max(self.bound(n_sweeps), N_ERRORS * gained.error)
 
 
 class Decision(Enum):
@@ -67,9 +77,17 @@ class Schedule(ABC):
         """Return what the next E-step does."""
         return Sweeps(progress.n_draws, expectations=True, sizes=self.sizes)
 
+    def evaluation(self, progress: Any) -> Sweeps:
+        """Return what the E-step does that tells the gain of a window."""
+        return Sweeps(EVALUATION * progress.n_draws, expectations=True, sizes=self.sizes)
+
     @abstractmethod
     def window_length(self, progress: Any) -> int | None:
         """Return the iterations of the present window; None for one without end."""
+
+    def n_averaged(self, progress: Any) -> int:
+        """Return how many of the last iterations of the present window make its average."""
+        return 0
 
     @abstractmethod
     def step(self, progress: Any, model: GaP, statistics: Statistics) -> tuple[GaP, Any]:
@@ -84,9 +102,9 @@ class Schedule(ABC):
         """Return how to go on after a window, and the new progress."""
 
 
-def is_unclear(gained: Gain) -> bool:
-    """Return whether a gain cannot be told from nothing."""
-    return abs(gained.estimate) <= N_ERRORS * gained.error
+def window_after(n_steps: int) -> int:
+    """Return the length of a window that begins after n_steps iterations."""
+    return max(SHORTEST_WINDOW, n_steps // WINDOW_FRACTION)
 
 
 @dataclass(frozen=True)
@@ -124,28 +142,35 @@ class AdaptiveProgress:
     n_window: int = SHORTEST_WINDOW
     """Iterations of the present window."""
     n_steps: int = 0
-    """Iterations so far."""
+    """Iterations so far with this number of sweeps."""
+
+    @property
+    def n_averaged(self) -> int:
+        """The last iterations of the window, which make its average."""
+        return self.n_window // AVERAGED_FRACTION
 
     def with_draws(self, n_draws: int) -> AdaptiveProgress:
-        """Return this progress with another number of sweeps, and the window that suits it."""
-        n_window = SHORTEST_WINDOW if n_draws == 1 else 2 * SHORTEST_WINDOW
+        """Return this progress with another number of sweeps, and the friction that suits it."""
         # The less noise there is, the less of it a longer memory adds up.
         momentum = replace(self.momentum, friction=0.25 if n_draws < 8 else 0.1)
-        return replace(self, momentum=momentum, n_draws=n_draws, n_window=n_window)
+        return replace(
+            self, momentum=momentum, n_draws=n_draws, n_window=SHORTEST_WINDOW, n_steps=0
+        )
 
 
 @dataclass(frozen=True)
 class Adaptive(Schedule):
     """One sweep per iteration, with momentum, for as long as distance limits the progress.
 
-    Meanwhile a window is an eighth of the iterations so far. The draws that judge a window come
-    from the chains that made it, so it always seems to have gained something. With many
-    parameters, this is more than `StoppingRule` allows a short window.
+    A window is a quarter of the iterations so far, and its last third is averaged. The draws that
+    judge an average come from the chains that it was made of, so they favour it. They also favour
+    an average that is made right after them. In the difference of two averages with a gap between
+    them the first effect cancels, and the second is gone.
 
-    When the gain of a window cannot be told from nothing, noise limits the progress, and the
-    sweeps per iteration are doubled. At first, no entry of W falls below a small share of its
-    feature, so that it can return; when the stopping rule is met, this floor is removed and the
-    rule has to be met once more.
+    When the gain of a window cannot be told from nothing, or from what ends a run, noise is the
+    limit, and the sweeps per iteration are doubled. At first, no entry of W falls below a small
+    share of its feature, so that it can return; when the stopping rule is met, this floor is
+    removed and the rule has to be met once more.
     """
 
     stopping: StoppingRule
@@ -160,6 +185,10 @@ class Adaptive(Schedule):
     def window_length(self, progress: AdaptiveProgress) -> int:
         """Return the iterations of the present window."""
         return progress.n_window
+
+    def n_averaged(self, progress: AdaptiveProgress) -> int:
+        """Return the last third of the window: what comes before keeps averages apart."""
+        return progress.n_averaged
 
     def step(
         self, progress: AdaptiveProgress, model: GaP, statistics: Statistics
@@ -181,18 +210,16 @@ class Adaptive(Schedule):
 
     def decide(self, progress: AdaptiveProgress, gained: Gain) -> tuple[Decision, AdaptiveProgress]:
         """Return how to go on after a window, and the new progress."""
-        # The averaged model counts as one iteration more.
-        is_small = self.stopping.is_met(gained, (progress.n_window + 1.0) * progress.n_draws)
-        unclear = is_unclear(gained)
-        if progress.n_draws == 1:
-            n_window = max(SHORTEST_WINDOW, progress.n_steps // WINDOW_FRACTION)
-            progress = replace(progress, n_window=n_window)
-        if is_small or (unclear and progress.n_draws >= MAX_DRAWS):
+        n_sweeps = float(progress.n_window * progress.n_draws)
+        is_small = self.stopping.is_met(gained, n_sweeps)
+        in_doubt = self.stopping.is_in_doubt(gained, n_sweeps)
+        progress = replace(progress, n_window=window_after(progress.n_steps))
+        if is_small or (in_doubt and progress.n_draws >= MAX_DRAWS):
             if not progress.momentum.floor:
                 return Decision.STOP, progress
             momentum = replace(progress.momentum, floor=0.0)
             return Decision.CONTINUE_FROM_AVERAGE, replace(progress, momentum=momentum)
-        if unclear:
+        if in_doubt:
             return Decision.CONTINUE_FROM_AVERAGE, progress.with_draws(2 * progress.n_draws)
         return Decision.CONTINUE, progress
 
@@ -212,6 +239,8 @@ class SaemProgress:
     """The sum of the window's step sizes so far."""
     n_window: int = SHORTEST_WINDOW
     """Iterations of the present window."""
+    n_steps: int = 0
+    """Iterations so far."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +248,11 @@ class Saem(Schedule):
     """Stochastic approximation EM: statistics are averaged from iteration to iteration.
 
     s̄ ← s̄ + γ (s − s̄). At first γ = 1, so there is no memory, and an iteration has one sweep.
-    Once the gain of a window is small or unclear, γ = j^-0.75 in the j-th iteration of a window,
-    and when the gain of a window is unclear the sweeps per iteration are doubled. (In the textbook
+    Once the gain of a window is small or in doubt, γ = j^-0.75 in the j-th iteration of a window,
+    and when the gain of a window is in doubt the sweeps per iteration are doubled. (In the textbook
     γ keeps falling; the steps would then become small before the maximum is near.) The stopping
-    rule counts the sum of the window's γ, the number of full steps that it is worth, since small
-    steps gain little anywhere.
+    rule counts the sum of the window's γ times its sweeps per iteration: the number of full steps
+    that it is worth, since small steps gain little anywhere.
     """
 
     stopping: StoppingRule
@@ -244,19 +273,28 @@ class Saem(Schedule):
         mean = progress.mean
         mean = statistics if mean is None else mean.moved_to(statistics, size)
         progress = replace(
-            progress, mean=mean, j=progress.j + 1, effective_sweeps=progress.effective_sweeps + size
+            progress,
+            mean=mean,
+            j=progress.j + 1,
+            effective_sweeps=progress.effective_sweeps + size * progress.n_draws,
+            n_steps=progress.n_steps + 1,
         )
         return self.m_step(mean, model), progress
 
     def decide(self, progress: SaemProgress, gained: Gain) -> tuple[Decision, SaemProgress]:
         """Return how to go on after a window, and the new progress."""
         is_small = self.stopping.is_met(gained, progress.effective_sweeps)
-        unclear, averaging = is_unclear(gained), progress.averaging
-        if averaging and (is_small or (unclear and progress.n_draws >= MAX_DRAWS)):
+        in_doubt = self.stopping.is_in_doubt(gained, progress.effective_sweeps)
+        averaging = progress.averaging
+        if averaging and (is_small or (in_doubt and progress.n_draws >= MAX_DRAWS)):
             return Decision.STOP, progress
-        n_draws = progress.n_draws * (2 if averaging and unclear else 1)
-        averaging = averaging or is_small or unclear
-        return Decision.CONTINUE, SaemProgress(progress.mean, averaging, n_draws)
+        n_draws = progress.n_draws * (2 if averaging and in_doubt else 1)
+        n_steps = progress.n_steps if n_draws == progress.n_draws else 0
+        averaging = averaging or is_small or in_doubt
+        progress = SaemProgress(
+            progress.mean, averaging, n_draws, n_window=window_after(n_steps), n_steps=n_steps
+        )
+        return Decision.CONTINUE, progress
 
 
 @dataclass(frozen=True)
@@ -273,10 +311,10 @@ class TextbookSaem(Saem):
         is_small = self.stopping.is_met(gained, progress.effective_sweeps)
         if progress.averaging and is_small:
             return Decision.STOP, progress
-        averaging = progress.averaging or is_small or is_unclear(gained)
+        in_doubt = self.stopping.is_in_doubt(gained, progress.effective_sweeps)
+        averaging = progress.averaging or is_small or in_doubt
         j = progress.j if progress.averaging else 1
-        n_window = max(SHORTEST_WINDOW, j // WINDOW_FRACTION)
         progress = replace(
-            progress, averaging=averaging, j=j, effective_sweeps=0.0, n_window=n_window
+            progress, averaging=averaging, j=j, effective_sweeps=0.0, n_window=window_after(j)
         )
         return Decision.CONTINUE, progress
