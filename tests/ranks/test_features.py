@@ -120,3 +120,16 @@ def test_refusals():
         top_features(model, MANY, names=["a"])
     with pytest.raises(InvalidInputError, match="n must be a whole number, 1 or more"):
         top_features(model, MANY, 0)
+
+
+@pytest.mark.parametrize("by", ["distinctive", "weight"])
+@pytest.mark.parametrize("levels", [1, 3, 1000])  # few different weights: many are equal
+def test_the_first_features_are_the_first_of_all(by, levels):
+    rng = np.random.default_rng(levels)
+    W = np.round(rng.gamma(0.3, 1.0, (50, 4)) * levels) / levels
+    W[0] += 0.5
+    model, counts = GaP(W), rng.integers(0, 300, 50).astype(float)
+    everything = order_features(model, counts, by)
+    assert (np.sort(everything, axis=0) == np.arange(50)[:, None]).all()
+    for n in (1, 2, 7, 49, 50, 60):
+        np.testing.assert_array_equal(order_features(model, counts, by, n), everything[:n])

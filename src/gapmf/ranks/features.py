@@ -67,17 +67,40 @@ def distinctiveness(model: GaP, feature_counts: Array) -> Array:
     return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
 
 
-def order_features(model: GaP, feature_counts: Array, by: str = "distinctive") -> NDArray[np.int64]:
-    """Return the features of each component in order, an array of shape (F, K).
+def order_features(
+    model: GaP, feature_counts: Array, by: str = "distinctive", n: int | None = None
+) -> NDArray[np.int64]:
+    """Return the first n features of each component in order, or all: an array (n, K).
 
     What is not more frequent than elsewhere, by one standard error, follows by weight.
     """
     check_option(by, ORDERS, "by")
     weights = feature_weights(model)
+    n = model.n_features if n is None else min(n, model.n_features)
+    order = np.empty((n, model.n_components), dtype=np.int64)
     if by == "weight":
-        return np.argsort(-weights, axis=0, kind="stable")
-    value = distinctiveness(model, feature_counts)
-    return np.lexsort((-weights, -np.where(value >= 1.0, value, 0.0)), axis=0)
+        value = weights
+    else:
+        value = distinctiveness(model, feature_counts)
+        value[value < 1.0] = 0.0
+    for k in range(model.n_components):
+        order[:, k] = _largest(value[:, k], weights[:, k], n)
+    return order
+
+
+def _largest(value: Array, weight: Array, n: int) -> NDArray[np.intp]:
+    """Return the places of the n largest values, by weight and then by place where they are equal.
+
+    Only those that may be among them are sorted: that is fast for many features.
+    """
+    if n == value.size:
+        return np.lexsort((-weight, -value))
+    least = np.partition(value, -n)[-n]
+    sure, equal = np.flatnonzero(value > least), np.flatnonzero(value == least)
+    n_left = n - sure.size
+    equal = equal[weight[equal] >= np.partition(weight[equal], -n_left)[-n_left]]
+    some = np.concatenate([sure, equal])
+    return some[np.lexsort((some, -weight[some], -value[some]))][:n]
 
 
 def top_features(
@@ -98,7 +121,7 @@ def top_features(
         raise InvalidInputError(
             f"names must have {model.n_features} entries, one per feature, but has {len(names)}"
         )
-    order, weights = order_features(model, feature_counts, by), feature_weights(model)
+    order, weights = order_features(model, feature_counts, by, n), feature_weights(model)
     has = np.take_along_axis(weights, order, axis=0) > 0
     return [
         [(names[f], float(weights[f, k])) for f in order[has[:, k], k][:n]]

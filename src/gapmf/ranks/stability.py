@@ -98,7 +98,7 @@ def compare(
     K = model.n_components
     overlap = np.zeros((len(others), K))
     matches = np.full((len(others), K), -1, dtype=np.int64)
-    top = order_features(model, feature_counts)[:n_features].T
+    top = order_features(model, feature_counts, n=n_features).T
     weights = np.full((len(others), K, top.shape[1]), np.nan)
     for i, other in enumerate(others):
         q = feature_weights(other)  # an empty column is zero: it has no overlap
