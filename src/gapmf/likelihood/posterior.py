@@ -71,6 +71,9 @@ class Posterior:
     proportions : ndarray of shape (n_samples, n_components)
         Expected shares of the components in the counts of each sample; rows sum to 1. A sample
         without counts has the components' shares of all expected counts.
+    proportions_std : ndarray of shape (n_samples, n_components)
+        Posterior standard deviations of these shares: how uncertain it is which component the
+        counts of the sample came from. nan where `std` is, and for a sample without counts.
     exact : ndarray of bool of shape (n_samples,)
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
@@ -87,6 +90,7 @@ class Posterior:
     quantiles: Array
     draws: Array | None
     proportions: Array
+    proportions_std: Array
     exact: NDArray[np.bool_]
     error: Array
     reliable: NDArray[np.bool_]
@@ -218,10 +222,12 @@ def posterior_of(
     exact = _is_cheap(rows, model)
     sizes, error, reliable = np.zeros((N, K)), np.zeros(N), np.ones(N, dtype=bool)
     std = np.full((N, K), np.nan)
+    sizes_std = np.full((N, K), np.nan)
     for some in _pieces(np.flatnonzero(exact), K * K, MAX_MOMENTS):
         its_own = None if own is None else own.take(some)
         moments = moments_of(rows[some], model, n_jobs, its_own)
         sizes[some], std[some] = moments.L, np.sqrt(moments.h_variance)
+        sizes_std[some] = _sizes_std(moments.h_variance, moments.L, model)
     wanted = max(n_draws, QUANTILE_DRAWS) if levels.size or n_draws else 0
     quantile_values = np.empty((levels.size, N, K))
     draws = np.empty((n_draws, N, K)) if n_draws else None
@@ -240,6 +246,7 @@ def posterior_of(
         if wanted:
             h, variance = _draw_activations(rows, some, model, rate[some], seed, found.draws)
             std[estimated] = np.sqrt(variance[inexact])
+            sizes_std[estimated] = found.draws[inexact].std(axis=1)
             # Draws of exact samples are judged by their means.
             means = (model.alpha + sizes[some]) / rate[some]
             off = np.linalg.norm(h.mean(axis=0) - means, axis=1)
@@ -253,6 +260,7 @@ def posterior_of(
         quantiles=quantile_values[:, inverse],
         draws=None if draws is None else draws[:, inverse],
         proportions=_proportions(sizes, model)[inverse],
+        proportions_std=_shares_std(sizes_std, sizes)[inverse],
         exact=exact[inverse],
         error=error[inverse],
         reliable=reliable[inverse],
@@ -264,6 +272,19 @@ def _proportions(sizes: Array, model: GaP) -> Array:
     total = sizes.sum(axis=1, keepdims=True)
     shares = np.broadcast_to(model.shares, sizes.shape).copy()
     return np.asarray(np.divide(sizes, total, out=shares, where=total > 0))
+
+
+def _sizes_std(h_variance: Array, sizes: Array, model: GaP) -> Array:
+    """Return the deviations of L from the variances of h, by the formula above."""
+    variance = h_variance * (model.column_norms + model.beta) ** 2 - (model.alpha + sizes)
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+
+def _shares_std(sizes_std: Array, sizes: Array) -> Array:
+    """Return the deviations (N, K) of the shares in each sample."""
+    total = sizes.sum(axis=1, keepdims=True)
+    shares_std = np.full_like(sizes, np.nan)
+    return np.asarray(np.divide(sizes_std, total, out=shares_std, where=total > 0))
 
 
 class _Drawn(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,6 @@ PALETTE = (
     "#587287", "#d98aa8", "#6b7f2a", "#9ea7b0",
 )  # fmt: skip
 OTHERS = "#6e7681"
-
-
-class Distinctive(NamedTuple):
-    """How much more frequent features are in one component than in the others together."""
-
-    log_ratio: Array
-    """log₂ of the ratio of frequencies, (F,). One count is added to both."""
-    z: Array
-    """The logarithm of the ratio divided by its standard error, (F,)."""
 
 
 def share_order(model: GaP) -> NDArray[np.intp]:
@@ -92,20 +83,6 @@ def place_components(overlap: Array) -> Array:
         axis = vectors[:, -1 - i] * np.sqrt(max(values[-1 - i], 0.0))
         found[:, i] = axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0)
     return found
-
-
-def distinctive_features(model: GaP, feature_counts: Array, k: int) -> Distinctive:
-    """Compare the frequency of every feature in component k with that in the others together.
-
-    `z` is `gapmf.ranks.features.distinctiveness`, and so the order of `top_features`.
-    """
-    weights = feature_weights(model)
-    others = np.where(np.arange(model.n_components) == k, 0.0, model.shares)
-    others /= max(float(others.sum()), np.finfo(float).tiny)
-    total = float(model.shares[k] * np.sum(feature_counts))
-    n, expected = weights[:, k] * total, (weights @ others) * total
-    ratio = (n + 1.0) / (expected + 1.0)
-    return Distinctive(np.log2(ratio), np.sqrt(n) * np.log(ratio))
 
 
 def structure_order(

@@ -59,12 +59,26 @@ def distinctiveness(model: GaP, feature_counts: Array) -> Array:
     ndarray of shape (n_features, n_components)
         Negative where the feature is less frequent than in the other components.
     """
+    n, expected = _counts_here(model, feature_counts)
+    return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
+
+
+def frequency_ratios(model: GaP, feature_counts: Array) -> Array:
+    """Return how many times as frequent features are in a component as in the others, (F, K).
+
+    The ratio is (n + 1) / (e + 1), with n and e as in `distinctiveness`.
+    """
+    n, expected = _counts_here(model, feature_counts)
+    return np.asarray((n + 1.0) / (expected + 1.0))
+
+
+def _counts_here(model: GaP, feature_counts: Array) -> tuple[Array, Array]:
+    """Return n and e of `distinctiveness`, both (F, K)."""
     weights = feature_weights(model)
     others = np.where(np.eye(model.n_components, dtype=bool), 0.0, model.shares[:, None])
     others /= np.maximum(others.sum(axis=0), np.finfo(float).tiny)
     totals = model.shares * float(np.sum(feature_counts))
-    n, expected = weights * totals, (weights @ others) * totals
-    return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
+    return weights * totals, (weights @ others) * totals
 
 
 def order_features(
