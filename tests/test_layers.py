@@ -31,7 +31,7 @@ LAYERS = [
     {"em"},
     {"ranks", "analysis"},
     {"estimator", "persistence", "progress"},
-    {"cli", "reproduce", "selection", "single_cell", "datasets"},
+    {"cli", "reproduce", "selection", "single_cell", "datasets", "plot", "report"},
 ]
 KERNELS_MAY_IMPORT = {
     "numpy", "numba", "llvmlite", "math", "typing", "hashlib", "pathlib", "__future__",

@@ -29,6 +29,7 @@ _EXPORTS = {
     "fit_anndata": "gapmf.single_cell",
     "transform_anndata": "gapmf.single_cell",
     "compare_anndata": "gapmf.single_cell",
+    "write_report": "gapmf.report",
     "read": "gapmf.io",
     "Table": "gapmf.io.table",
 }
@@ -57,6 +58,7 @@ __all__ = [
     "split_joint_cost",
     "split_marginal_cost",
     "transform_anndata",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from gapmf.likelihood.posterior import posterior_activations
     from gapmf.likelihood.predictive import document_completion, perplexity
     from gapmf.model import GaP
+    from gapmf.report import write_report
     from gapmf.selection import select_rank
     from gapmf.single_cell import compare_anndata, fit_anndata, transform_anndata
 

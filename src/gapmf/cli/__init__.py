@@ -31,6 +31,7 @@ from gapmf.cli.options import (
     Quick,
     RankRequest,
     RecommendRequest,
+    ReportRequest,
     ScoreRequest,
     Seed,
     StopWords,
@@ -309,6 +310,20 @@ def rank(request: RankRequest) -> None:
     from gapmf.cli import rank_commands
 
     rank_commands.rank(request)
+
+
+@app.command()
+@with_request
+def report(request: ReportRequest) -> None:
+    """Write a report of a model to one HTML file, which can be opened in any browser.
+
+    Shows the fit, the components, and which of them are alike; with --data also how well the model
+    fits, and the components of each sample. The file loads nothing from the network. Example:
+    gapmf report nips.gapmf --data docword.nips.txt.gz -o nips.html
+    """
+    from gapmf.cli import report_command
+
+    report_command.report(request)
 
 
 @app.command()

@@ -238,6 +238,39 @@ class RankRequest(Request):
     criterion: Criterion = "prediction"
 
 
+@dataclass(frozen=True)
+class ReportRequest:
+    """The arguments of `gapmf report`."""
+
+    model: Model
+    output: Annotated[Path, Option("--output", "-o", help="Write the report to this .html file.")]
+    reading: dict[str, Any]
+    data: Annotated[
+        Path | None,
+        Option("--data", metavar="DATA", help=f"{_DATA} As a rule, those that were fitted."),
+    ] = None
+    groups: Annotated[
+        str | None,
+        Option(
+            help="Groups of samples to compare: a file with one group per line, or with a sample "
+            "and its group in two columns; for an .h5ad, a column of obs."
+        ),
+    ] = None
+    image: Annotated[
+        str | None,
+        Option(
+            metavar="HxW",
+            help="The features are the pixels of images, row by row: height and width, for "
+            "example 28x28, or square.",
+        ),
+    ] = None
+    rank: Annotated[
+        bool, Option("--rank", help="Add the rank report, which may take longer than the fit.")
+    ] = False
+    title: Annotated[str | None, Option(help="Title of the report.")] = None
+    jobs: Jobs = -1
+
+
 def with_request(command: Callable[[Any], None]) -> Callable[..., None]:
     """Give a command the arguments of the `Request` that it takes, and call it with one."""
     kind = inspect.signature(command, eval_str=True).parameters["request"].annotation

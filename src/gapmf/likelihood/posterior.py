@@ -227,7 +227,7 @@ def posterior_of(
         its_own = None if own is None else own.take(some)
         moments = moments_of(rows[some], model, n_jobs, its_own)
         sizes[some], std[some] = moments.L, np.sqrt(moments.h_variance)
-        sizes_std[some] = _sizes_std(moments.h_variance, moments.L, model)
+        sizes_std[some] = _sizes_std(moments.h_variance, moments.L, model.alpha, rate[some])
     wanted = max(n_draws, QUANTILE_DRAWS) if levels.size or n_draws else 0
     quantile_values = np.empty((levels.size, N, K))
     draws = np.empty((n_draws, N, K)) if n_draws else None
@@ -274,9 +274,9 @@ def _proportions(sizes: Array, model: GaP) -> Array:
     return np.asarray(np.divide(sizes, total, out=shares, where=total > 0))
 
 
-def _sizes_std(h_variance: Array, sizes: Array, model: GaP) -> Array:
+def _sizes_std(h_variance: Array, sizes: Array, alpha: Array, rate: Array) -> Array:
     """Return the deviations of L from the variances of h, by the formula above."""
-    variance = h_variance * (model.column_norms + model.beta) ** 2 - (model.alpha + sizes)
+    variance = h_variance * rate**2 - (alpha + sizes)
     return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 

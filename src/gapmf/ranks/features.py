@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
-from gapmf.types import Array
+from gapmf.types import Array, Index
 from gapmf.validation import check_option, check_whole
 
 ORDERS = ("distinctive", "weight")
+ALL = slice(None)
 
 
-def feature_weights(model: GaP) -> Array:
-    """Return w_fk / ||w_k||₁, of shape (F, K); an empty component stays zero."""
+def feature_weights(model: GaP, features: Index | slice = ALL) -> Array:
+    """Return w_fk / ||w_k||₁, of shape (F, K), for all or some features; 0 if w_k is empty."""
     norms = model.column_norms
-    return np.divide(model.W, norms, out=np.zeros_like(model.W), where=norms > 0)
+    return np.asarray(model.W[features] / np.where(norms > 0, norms, 1.0))
 
 
 def match_components(model: GaP, other: GaP) -> tuple[NDArray[np.int64], Array]:
@@ -38,7 +39,7 @@ def match_components(model: GaP, other: GaP) -> tuple[NDArray[np.int64], Array]:
     return matches, found
 
 
-def distinctiveness(model: GaP, feature_counts: Array) -> Array:
+def distinctiveness(model: GaP, feature_counts: Array, features: Index | slice = ALL) -> Array:
     """Return how clearly each feature is more frequent in a component than in the others.
 
     It is √n log((n + 1) / (e + 1)). Here n is the number of counts of feature f that come from
@@ -53,28 +54,30 @@ def distinctiveness(model: GaP, feature_counts: Array) -> Array:
         The model.
     feature_counts : ndarray of shape (n_features,)
         Total count of each feature in the data of the fit.
+    features : ndarray of int, optional
+        The features to compute it for; by default all.
 
     Returns
     -------
     ndarray of shape (n_features, n_components)
         Negative where the feature is less frequent than in the other components.
     """
-    n, expected = _counts_here(model, feature_counts)
+    n, expected = _counts_here(model, feature_counts, features)
     return np.asarray(np.sqrt(n) * np.log((n + 1.0) / (expected + 1.0)))
 
 
-def frequency_ratios(model: GaP, feature_counts: Array) -> Array:
+def frequency_ratios(model: GaP, feature_counts: Array, features: Index | slice = ALL) -> Array:
     """Return how many times as frequent features are in a component as in the others, (F, K).
 
     The ratio is (n + 1) / (e + 1), with n and e as in `distinctiveness`.
     """
-    n, expected = _counts_here(model, feature_counts)
+    n, expected = _counts_here(model, feature_counts, features)
     return np.asarray((n + 1.0) / (expected + 1.0))
 
 
-def _counts_here(model: GaP, feature_counts: Array) -> tuple[Array, Array]:
+def _counts_here(model: GaP, feature_counts: Array, features: Index | slice) -> tuple[Array, Array]:
     """Return n and e of `distinctiveness`, both (F, K)."""
-    weights = feature_weights(model)
+    weights = feature_weights(model, features)
     others = np.where(np.eye(model.n_components, dtype=bool), 0.0, model.shares[:, None])
     others /= np.maximum(others.sum(axis=0), np.finfo(float).tiny)
     totals = model.shares * float(np.sum(feature_counts))
