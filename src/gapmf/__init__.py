@@ -33,7 +33,7 @@ _EXPORTS = {
     "read": "gapmf.io",
     "Table": "gapmf.io.table",
 }
-_SUBMODULES = ("datasets", "errors")
+_SUBMODULES = ("datasets", "errors", "plot")
 
 __all__ = [
     "GaP",
@@ -51,6 +51,7 @@ __all__ = [
     "log_marginal_likelihood",
     "negative_binomial",
     "perplexity",
+    "plot",
     "posterior_activations",
     "posterior_moments",
     "read",
@@ -64,6 +65,7 @@ __all__ = [
 if TYPE_CHECKING:
     import gapmf.datasets as datasets
     import gapmf.errors as errors
+    import gapmf.plot as plot
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
     from gapmf.io import read

@@ -14,7 +14,11 @@ from gapmf.cli.demo import QUICK, fit_digits, load_data
 def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     done = gapmf("demo", "--quick", "-o", folder / "parts.png", "--seed", 2, COLUMNS="80")
-    assert [path.name for path in folder.iterdir()] == ["parts.png"]
+    assert sorted(path.name for path in folder.iterdir()) == ["parts.html", "parts.png"]
+    page = (folder / "parts.html").read_text(encoding="utf-8")
+    assert "5 components of handwritten digits" in page
+    assert "components are worth keeping" in page
+    assert f"  {folder / 'parts.html'}\n" in done.stdout
     assert (folder / "parts.png").read_bytes().startswith(b"\x89PNG")
     assert "Traceback" not in done.stderr
     assert f"mcem-c, K = {QUICK.K} ━" in done.stderr  # the bar of the fit
@@ -31,8 +35,8 @@ def test_its_numbers_are_those_of_the_library(shown):
     train, test = load_data(2, QUICK)
     est = fit_digits(QUICK.K, train, QUICK, 2, 1)
     assert f"α = {est.alpha_[0]:.2f}" in " ".join(shown.split())
-    largest = est.model_.shares.max()
-    assert f"1: {largest:.1%}" in shown
+    largest = est.model_.shares.argmax()
+    assert f"{largest}: {est.model_.shares[largest]:.1%}" in shown
     for K, fitted in ((1, fit_digits(1, train, QUICK, 2, 1)), (QUICK.K, est)):
         found = fitted.log_likelihood(test)
         error = f"± {found.std_error:.1f}" if K > 1 else "(exact)"

@@ -27,7 +27,10 @@ from gapmf.likelihood.posterior import posterior_activations
 from gapmf.likelihood.predictive import split_tokens
 from gapmf.model import GaP
 from gapmf.output import check_output
+from gapmf.plot import components
+from gapmf.plot.style import new_figure
 from gapmf.ranks.report import RankReport
+from gapmf.report import write_report
 from gapmf.storage import write_atomically
 from gapmf.types import Array
 
@@ -55,21 +58,16 @@ def _shaded(image: Array) -> list[str]:
     return ["".join(SHADES[min(x, len(SHADES) - 1)] * 2 for x in row) for row in level]
 
 
-def draw(images: Array, titles: Sequence[str], path: Path) -> bool:
-    """Draw images to a file. Return False if matplotlib is not installed."""
+def draw(est: GammaPoissonMF, path: Path) -> bool:
+    """Draw the components to a file. Return False if matplotlib is not installed."""
+    per_row = min(6, est.n_components)
+    n_rows = -(-est.n_components // per_row)
     try:
-        from matplotlib.figure import Figure
+        figure = new_figure(1.25 * per_row, 1.5 * n_rows)
     except ImportError:
         return False
-    per_row = min(6, len(images))
-    n_rows = -(-len(images) // per_row)
-    figure = Figure(figsize=(1.25 * per_row, 1.5 * n_rows), layout="constrained")
-    axes: Any = figure.subplots(n_rows, per_row, squeeze=False)
-    for ax in axes.flat:
-        ax.set_axis_off()
-    for image, title, ax in zip(images, titles, axes.flat, strict=False):
-        ax.imshow(image, cmap="magma", interpolation="nearest")
-        ax.set_title(title, fontsize=9)
+    axes = figure.subplots(n_rows, per_row, squeeze=False)
+    components(est, image=(SIDE, SIDE), axes=axes)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=150))
     return True
 
@@ -123,6 +121,17 @@ def run(seed: int, output: Path, jobs: int, *, quick: bool) -> None:
         one = fit_digits(1, train, size, seed, jobs)
         rows = _compare(one, est, train, test, seed)
     _show_predictions(console, rows, test)
+    page = output.with_suffix(".html")
+    with console.status("writing the report"), echo_warnings():
+        labels = [f"digit {label}" for label in load_labels(seed, size)]
+        title = f"{size.K} components of handwritten digits"
+        options: dict[str, Any] = {"groups": labels, "rank_report": report, "title": title}
+        write_report(page, est.set_params(verbose=0), test, image=(SIDE, SIDE), **options)
+    console.print(
+        "[bold]All of this as a page[/] for your browser, with the components of each held-out "
+        "image:"
+    )
+    console.print(f"  {page.absolute()}\n", markup=False, soft_wrap=True)
     console.print(f"[dim]{time.perf_counter() - start:.0f} seconds in all.[/]\n")
     _show_next_steps(console)
 
@@ -133,6 +142,12 @@ def load_data(seed: int, size: Size) -> tuple[sp.csr_array, sp.csr_array]:
     order = np.random.default_rng(seed).permutation(X.shape[0])
     test, train = np.split(order[: size.n_test + size.n_train], [size.n_test])
     return X[train], X[test]
+
+
+def load_labels(seed: int, size: Size) -> NDArray[np.int64]:
+    """Return the digits that the test images show."""
+    labels = np.asarray(load_digits().target)
+    return labels[np.random.default_rng(seed).permutation(labels.size)[: size.n_test]]
 
 
 def fit_digits(
@@ -155,10 +170,10 @@ def _show_components(console: Console, est: Any, order: NDArray[np.intp], output
         "are larger weights; each component has its own scale:\n"
     )
     shares = est.model_.shares[order]
-    titles = [f"{place}: {share:.1%}" for place, share in enumerate(shares, 1)]
+    titles = [f"{k}: {share:.1%}" for k, share in zip(order, shares, strict=True)]
     images = est.components_[order].reshape(-1, SIDE, SIDE)
     console.print(blocks(images, titles, console.width), markup=False, soft_wrap=True)
-    if draw(images, titles, output):
+    if draw(est, output):
         console.print(f"The same as a picture: {output}\n", markup=False, soft_wrap=True)
     else:
         console.print("Install matplotlib, gapmf\\[plot], to draw them to a .png as well.\n")
@@ -173,11 +188,11 @@ def _show_ranks(console: Console, report: RankReport, order: NDArray[np.intp], s
         "standard error."
     )
     rows = []
-    for place, k in enumerate(order, 1):
+    for k in order:
         sign = "< " if report.bound[k] else ""
         cost = f"{sign}{report.cost[k]:.0f} ± {report.cost_error[k]:.1f}"
         kept = "yes" if report.keep[k] else "[yellow]no[/]"
-        rows.append((str(place), f"{report.share[k]:.1%}", cost, kept))
+        rows.append((str(k), f"{report.share[k]:.1%}", cost, kept))
     _print_table(console, ("component", "share", "cost", "kept"), rows)
     console.print(
         "Components are then removed one at a time, the cheapest first, while the loss is within "
@@ -270,6 +285,7 @@ def _show_next_steps(console: Console) -> None:
         "[bold]With your own counts[/], one row per sample and one column per feature:\n"
         "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
         "  [green]gapmf topics my.gapmf[/]                           show the components\n"
+        "  [green]gapmf report my.gapmf --data DATA -o my.html[/]    a page like the one above\n"
         "  [green]gapmf score my.gapmf NEW_DATA[/]                   log-likelihood of new data\n"
         "  [green]gapmf transform my.gapmf DATA -o shares.csv[/]     components of each sample\n"
         "or in Python, with a scikit-learn estimator:\n"

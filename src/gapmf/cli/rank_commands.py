@@ -28,9 +28,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
 from gapmf.output import SUFFIXES, check_output, to_json, to_records, write_table
-from gapmf.selection import RankSelection, select_rank
+from gapmf.plot import rank_selection
+from gapmf.selection import select_rank
 
-INK, QUIET, COLOUR, CHOSEN = "#22262b", "#7b838c", "#3b6fb6", "#c8553d"
 # What is written of a report, one row per component, and of a selection, one row per rank.
 PER_COMPONENT = ("norm", "share", "cost", "cost_error", "bound", "keep")
 PER_RANK = ("score", "error")
@@ -105,7 +105,9 @@ def select(
     columns = {"rank": found.ranks} | {name: getattr(found, name) for name in PER_RANK}
     columns["chosen"] = found.ranks == found.n_components
     if files.output is not None and picture:
-        write_picture(draw(found), files.output)
+        figure = new_figure()
+        rank_selection(found, ax=figure.subplots())
+        write_picture(figure, files.output)
     elif files.output is not None:
         write_table(columns, files.output)
     if json:
@@ -137,49 +139,3 @@ def parse_ranks(text: str) -> list[int]:
             f"is {text!r}"
         )
     return ranks
-
-
-def draw(found: RankSelection) -> Any:
-    """Draw the criterion that decided against the rank, as differences from its best value."""
-    name = "BIC" if found.criterion == "BIC" else f"log-likelihood of {found.criterion}"
-    ranks, errors, below = found.ranks, found.error, found.score - found.score.max()
-    figure = new_figure()
-    ax = figure.subplots()
-    ax.axhline(0.0, color=QUIET, lw=0.8, ls=(0, (4, 3)))
-    ax.errorbar(
-        ranks, below, yerr=errors, fmt="o-", ms=6, color=COLOUR, ecolor=INK, capsize=4, lw=1.3
-    )
-    for i, rank in enumerate(ranks):
-        error = f" ± {errors[i]:,.0f}" if errors[i] else ""
-        text = f"{below[i]:,.0f}{error}".replace("-", "−") if below[i] else "best"
-        # Below the best ones; else to the right, on the side that the line leaves free.
-        falls = i + 1 == len(ranks) or below[i + 1] < below[i]
-        near = below[i] >= 0.1 * below.min()
-        _write(ax, text, (rank, below[i]), (0, -13) if near else (7, 3 if falls else -12), QUIET)
-        if rank == found.n_components:
-            ax.plot(rank, below[i], "o", ms=14, mfc="none", mec=CHOSEN, mew=2)
-            _write(ax, f"chosen: {rank}", (rank, below[i]), (0, 13), CHOSEN)
-    if ranks[-1] >= 8 * ranks[0]:
-        ax.set_xscale("log")
-    ax.set_xticks(ranks, [str(rank) for rank in ranks])
-    ax.set_xticks([], minor=True)
-    ax.margins(0.15, 0.2)
-    ax.set_xlabel("number of components", color=INK)
-    ax.set_ylabel(f"{name}:\ndifference from the best ± standard error (nats)", color=INK)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace("-", "−"))
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def _write(ax: Any, text: str, point: Any, place: tuple[int, int], colour: str) -> None:
-    """Write beside a point, at so many typographic points from it."""
-    ax.annotate(
-        text,
-        point,
-        place,
-        textcoords="offset points",
-        ha="left" if place[0] else "center",
-        va="bottom" if place[1] > 0 else "top",
-        color=colour,
-        fontsize=9,
-    )

@@ -24,6 +24,7 @@ HEAT = np.array(
     dtype=float,
 )
 LINE_POINTS = 200
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 def png(pixels: NDArray[np.uint8]) -> str:
@@ -146,7 +147,7 @@ def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
     """
     raw = max(high - low, 1e-300) / n
     power = 10.0 ** np.floor(np.log10(raw))
-    step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * 0.999)
+    step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * 0.75)
     first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
     return [float(i * step) for i in range(first, last + 1)] or [low]
 
@@ -167,39 +168,47 @@ def scatter(places: Array, sizes: Array, labels: Sequence[str], texts: Sequence[
     The area of a circle is proportional to its size. Large circles have a label beside them where
     there is space for it. `texts` say what each circle is.
     """
-    low, extent = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
-    centre = (places - low - np.ptp(places, axis=0) / 2) / extent
-    across, down = 50 + 78 * centre[:, 0], 50 - 78 * centre[:, 1]
-    largest = min(64.0, 220.0 / len(sizes) ** 0.5)
-    diameters = np.maximum(largest * np.sqrt(sizes / max(float(sizes.max()), 1e-300)), 7.0)
+    low, extent = places.min(axis=0), np.ptp(places, axis=0)
+    centre = (places - low - extent / 2) / np.maximum(extent, 1e-9)
+    across, down = 46 + 76 * centre[:, 0], 50 - 84 * centre[:, 1]
+    largest = min(56.0, 200.0 / len(sizes) ** 0.5)
+    diameters = np.maximum(largest * np.sqrt(sizes / max(float(sizes.max()), 1e-300)), 8.0)
     written: list[tuple[float, float]] = []
     circles, words = [], []
     for k in np.argsort(-sizes, kind="stable"):
         x, y, size = float(across[k]), float(down[k]), float(diameters[k])
-        place = f"left:{x:.1f}%;top:{y:.1f}%"
         circles.append(
             tag(
                 "a",
                 class_=f"circle k{k}",
                 href=f"#component-{k}",
-                style=f"{place};width:{size:.0f}px;height:{size:.0f}px",
+                style=f"left:{x:.1f}%;top:{y:.1f}%;width:{size:.0f}px;height:{size:.0f}px",
                 title=texts[k],
                 aria_label=texts[k],
             )
         )
-        near = any(abs(x - a) < 14 and abs(y - b) < 4.5 for a, b in written)
-        if not near and len(written) < 40:
-            written.append((x, y))
-            words.append(tag("span", labels[k], class_="word", style=place, aria_hidden="true"))
+        # To the right of the circle, or to the left near the edge, if no label is there.
+        left = x > 68
+        end = x - 8 if left else x + 8
+        if not any(abs(end - a) < 20 and abs(y - b) < 4.5 for a, b in written):
+            written.append((end, y))
+            side = "right" if left else "left"
+            from_edge = 100 - x if left else x
+            where = f"{side}:calc({from_edge:.1f}% + {size / 2 + 2:.0f}px);top:{y:.1f}%"
+            words.append(tag("span", labels[k], class_="word", style=where, aria_hidden="true"))
     return tag("div", *circles, *words, class_="map")
 
 
 def overlap_picture(overlap: Array, order: NDArray[np.intp], alt: str) -> Html:
-    """Return the overlaps of components as a picture: the more alike, the more opaque."""
+    """Return the overlaps of two or more components: the more alike, the more opaque."""
     K = len(order)
     pixels = np.zeros((K, K, 4), dtype=np.uint8)
     pixels[..., :3] = (59, 111, 182)
-    pixels[..., 3] = np.round(255 * overlap[np.ix_(order, order)])
+    off = overlap[~np.eye(K, dtype=bool)]
+    low, range_ = float(off.min()), float(np.ptp(off)) or 1.0
+    level = (overlap[np.ix_(order, order)] - low) / range_
+    pixels[..., 3] = np.round(20 + 235 * np.clip(level, 0.0, 1.0))
+    pixels[np.arange(K), np.arange(K)] = (128, 128, 128, 70)  # of no interest
     image = tag("img", src=png(pixels), alt=alt, class_="pixels")
     if K > 40:
         return tag("div", image, class_="overlap")
@@ -226,14 +235,14 @@ def bars(items: Sequence[tuple[Any, float]], largest: float) -> Html:
 
 
 def percent(share: float) -> str:
-    """Write a share with two digits or more.
+    """Write a share with two digits; the space before % does not break.
 
-    >>> percent(0.123), percent(0.0123), percent(0.00123), percent(1e-9)
-    ('12 %', '1.2 %', '0.12 %', '< 0.01 %')
+    >>> [percent(x).replace(SPACE, "_") for x in (0.123, 0.0123, 0.00123, 1e-9)]
+    ['12_%', '1.2_%', '0.12_%', '<_0.01_%']
     """
-    if 0 < share < 1e-4:
-        return "< 0.01 %"
-    return f"{100 * share:.{0 if share >= 0.0995 else 1 if share >= 0.00995 else 2}f} %"
+    digits = 0 if share >= 0.0995 else 1 if share >= 0.00995 else 2
+    text = "< 0.01 %" if 0 < share < 1e-4 else f"{100 * share:.{digits}f} %"
+    return text.replace(" ", SPACE)
 
 
 def component_styles(colours: Sequence[str]) -> str:

@@ -32,6 +32,8 @@ MAX_GROUPS = 30  # by name; smaller ones are put together
 OTHER_GROUPS = "other groups"
 TOP = 30  # distinctive features per component that can be searched
 LABEL_LENGTH = 24
+PRECISION = 1e-3  # of the log-likelihood, in nats per count: a small part of the fit's time
+MIN_SHARE = 0.02  # of a sample's component, to be worth a word
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]+")  # of those in style sheets
 
 
@@ -174,7 +176,7 @@ def _ask(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Data:
     N = counts.shape[0]
     names = _sample_names(X, wanted.sample_names, N)
     groups, places, colours = _groups(X, wanted, N)
-    found = est.log_likelihood(counts, total_only=True)
+    found = est.log_likelihood(counts, precision=PRECISION, total_only=True)
     some = np.arange(N)
     if N > MAX_SAMPLES:
         some = np.sort(np.random.default_rng(0).choice(N, MAX_SAMPLES, replace=False))

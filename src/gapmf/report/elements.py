@@ -157,6 +157,8 @@ def chip(k: int, label: str, share: float | None = None, sd: float | None = None
     """Return a component's number and name, in its colour, with a share; a link to its card."""
     words = [tag("b", k), f" {label}" if label else ""]
     if share is not None:
-        percent = f"{100 * share:.0f}" + ("" if sd is None else f" ± {100 * sd:.0f}")
+        percent = f"{100 * share:.0f}"
+        if sd is not None:
+            percent += f" ± {100 * sd:.{int(sd < 0.01)}f}"
         words.append(tag("span", f" {percent} %", class_="quiet"))
     return tag("a", *words, class_=f"chip k{k}", href=f"#component-{k}")

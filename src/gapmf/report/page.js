@@ -17,7 +17,8 @@ function chip(item, labels) {
   made.href = `#component-${k}`;
   made.append(element("b", String(k)), ` ${labels.get(k)}`);
   const percent = (100 * share).toFixed(0);
-  const error = deviation === null ? "" : ` ± ${(100 * deviation).toFixed(0)}`;
+  const digits = deviation < 0.01 ? 1 : 0;
+  const error = deviation === null ? "" : ` ± ${(100 * deviation).toFixed(digits)}`;
   made.append(element("span", ` ${percent}${error} %`, "quiet"));
   return made;
 }
@@ -114,7 +115,12 @@ function setUp(box) {
     });
   });
   search.addEventListener("input", select);
-  if (choose) choose.addEventListener("change", select);
+  if (choose)
+    choose.addEventListener("change", () => {
+      order = null; // the samples with most of it come first
+      heads.forEach((h) => h.setAttribute("aria-sort", "none"));
+      select();
+    });
   previous.addEventListener("click", () => { first -= PAGE_ROWS; draw(); });
   next.addEventListener("click", () => { first += PAGE_ROWS; draw(); });
   draw();
@@ -132,7 +138,6 @@ function unfold() {
 
 document.querySelectorAll(".table").forEach(setUp);
 const theme = document.getElementById("theme");
-theme.hidden = false;
 theme.addEventListener("change", () => { document.documentElement.dataset.theme = theme.value; });
 theme.value = "auto"; // some browsers keep the choice when the page is loaded again
 addEventListener("hashchange", unfold);

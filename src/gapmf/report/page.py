@@ -22,7 +22,7 @@ def page(content: Content, version: str) -> str:
     links = [tag("a", s.title, href=f"#{s.name}") for s, _ in made]
     names = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
     options = [tag("option", text, value=value) for value, text in names]
-    picker = tag("select", *options, id="theme", hidden=True, aria_label="Colours")
+    picker = tag("select", *options, id="theme")
     sections = [
         tag("section", tag("h2", s.title, id=f"{s.name}-title"), body, id=s.name,
             aria_labelledby=f"{s.name}-title")
@@ -33,15 +33,12 @@ def page(content: Content, version: str) -> str:
         f"{format_duration(max(content.seconds, 1.0))}. This file is complete: it loads nothing "
         "from the network."
     )
+    title = tag("div", tag("h1", content.title), tag("p", made_by, class_="quiet small"))
     body = join(
         [
             tag("a", "Skip to the report", href="#fit", class_="skip"),
-            tag(
-                "header",
-                tag("div", tag("h1", content.title), tag("p", made_by, class_="quiet small")),
-                class_="top",
-            ),
-            tag("nav", tag("div", *links, tag("label", picker)), aria_label="Sections"),
+            tag("header", tag("div", title, tag("label", "Colours ", picker)), class_="top"),
+            tag("nav", tag("div", *links), aria_label="Sections"),
             tag("main", *sections),
         ]
     )
