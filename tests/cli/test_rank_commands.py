@@ -14,6 +14,8 @@ from commands import gapmf
 from gapmf import GammaPoissonMF, GaP, read, select_rank, selection
 from gapmf.cli import rank_commands, run
 from gapmf.estimator import fit_copy
+from gapmf.plot import rank_selection
+from gapmf.plot.style import new_figure
 
 FAST = ("--tol", 1e-3, "--jobs", 1)
 
@@ -111,7 +113,7 @@ def test_the_picture_shows_differences_errors_and_the_choice(here):
     X, test = counts("train.csv"), counts("test.csv")
     for options in ({}, {"criterion": "bic"}, {"X_test": test}):
         found = select_rank(X, [1, 2, 3], **options, estimator=est)
-        (ax,) = rank_commands.draw(found).axes
+        ax = rank_selection(found, ax=new_figure(6.4, 4.0).subplots())
         values = found.score
         assert found.criterion in ax.get_ylabel()
         drawn = ax.containers[0].lines[0].get_xydata()

@@ -205,6 +205,7 @@ def test_groups_of_cells(fit, tmp_path):
     obs = pd.DataFrame({"kind": kinds}, index=[f"cell{n}" for n in range(30)])
     adata = anndata.AnnData(X.astype(float), obs)
     adata.uns["kind_colors"] = ["#111111", "#222222", "url(http://example.org)"]
+    est = GammaPoissonMF(2, random_state=0, tol=0.1).fit(adata)
     content = collect(est, adata, Wanted(groups="kind"))
     samples = content.data.samples
     assert samples.group_order == ["b", "a", "without a group"]
@@ -216,6 +217,7 @@ def test_groups_of_cells(fit, tmp_path):
         collect(est, X, Wanted(groups="kind"))
     many = collect(est, X, Wanted(groups=list(range(30)), group_colours={"3": "red"}))
     assert len(many.data.samples.group_order) == 30
+    assert many.data.samples.group_colours == {"3": "red"}
     more = collect(est, np.tile(X, (2, 1)), Wanted(groups=[*range(30), *range(31, 61)]))
     assert more.data.samples.group_order[-1] == "other groups"
     assert len(more.data.samples.group_order) == 30
