@@ -102,10 +102,15 @@ def structure_order(
     return np.lexsort(keys)
 
 
+def is_known(name: Any) -> bool:
+    """Return False for None and NaN."""
+    return name is not None and name == name  # noqa: PLR0124
+
+
 def group_names(groups: Any) -> list[Any]:
-    """Return the groups in their order: that of a categorical, else sorted."""
+    """Return the groups in their order, of a categorical or sorted. None and NaN are no groups."""
     categories = getattr(getattr(groups, "cat", groups), "categories", None)
-    present = set(groups)
+    present = {name for name in groups if is_known(name)}
     if categories is not None:
         return [name for name in categories if name in present]
     return sorted(present, key=lambda name: (str(type(name)), name))

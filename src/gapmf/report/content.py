@@ -22,7 +22,14 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.marginal import log_marginal_likelihood
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
-from gapmf.plot.arrange import component_colours, group_names, parse_image, share_order, similarity
+from gapmf.plot.arrange import (
+    component_colours,
+    group_names,
+    is_known,
+    parse_image,
+    share_order,
+    similarity,
+)
 from gapmf.ranks.features import order_features
 from gapmf.ranks.report import RankReport
 from gapmf.types import Array, Index
@@ -254,9 +261,9 @@ def _groups(X: Any, wanted: Wanted, N: int) -> tuple[list[str] | None, list[str]
         groups, colours = obs_groups(X, groups)
     if len(groups) != N:
         raise InvalidInputError(f"groups has {len(groups):,} entries, but there are {N:,} samples")
-    known = [name for name in groups if _is_known(name)]
-    places = [str(name) for name in group_names(groups if len(known) == N else known)]
-    found = [str(name) if _is_known(name) else "without a group" for name in groups]
+    known = [name for name in groups if is_known(name)]
+    places = [str(name) for name in group_names(groups)]
+    found = [str(name) if is_known(name) else "without a group" for name in groups]
     if len(known) < N:
         places.append("without a group")
     if len(places) > MAX_GROUPS:
@@ -266,8 +273,3 @@ def _groups(X: Any, wanted: Wanted, N: int) -> tuple[list[str] | None, list[str]
         found = [name if name in kept else OTHER_GROUPS for name in found]
     good = {str(name): colour for name, colour in colours.items() if COLOUR.fullmatch(str(colour))}
     return found, places, good
-
-
-def _is_known(name: Any) -> bool:
-    """Return False for None and NaN."""
-    return name is not None and name == name  # noqa: PLR0124
