@@ -242,6 +242,10 @@ BAD = [
     ({"observed": [[True], [True, False]]}, "shape"),
     ({"observed": "missing"}, "observed must be one of 'nan'"),
     ({"observed": np.arange(4) > 0 * np.ones((120, 1))}, "feature 0 is observed in no sample"),
+    (
+        {"exposure": np.linspace(0.1, 3.3, 120), "observed": np.tile(np.arange(4) > 0, (120, 1))},
+        "feature 0 is observed in no sample",
+    ),
 ]  # fmt: skip
 
 
@@ -315,6 +319,7 @@ def test_edges(algorithm):
             np.testing.assert_allclose(est.components_[0], expected, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_the_rank_report_finds_two_components(data):
     X, s, M, _ = data
     with warnings.catch_warnings():

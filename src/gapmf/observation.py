@@ -8,7 +8,7 @@ with the event probabilities p_fkn = s_n w_fk / R_kn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,15 +34,16 @@ class Observation:
     exposure : array, (N,)
         s_n > 0.
     entries : csr_array, (N, F), or None
-        Ones at the observed entries, or at the others: whichever are fewer. None if all were
-        observed.
-    are_observed : bool
-        Which of the two `entries` are.
+        Ones at the observed entries of a sample, or at the others: whichever are fewer. None if
+        all were observed.
+    are_observed : array of bool, (N,), or None
+        Which of the two `entries` has of each sample. It is decided sample by sample, so that
+        what is computed of one does not depend on the others.
     """
 
     exposure: Array
     entries: sp.csr_array | None = None
-    are_observed: bool = False
+    are_observed: NDArray[np.bool_] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -51,17 +52,16 @@ class Observation:
 
     def take(self, rows: NDArray[Any]) -> Observation:
         """Return the observation of some samples."""
-        entries = None if self.entries is None else self.entries[rows]
-        return Observation(self.exposure[rows], entries, self.are_observed)
+        if self.entries is None or self.are_observed is None:
+            return Observation(self.exposure[rows])
+        return Observation(self.exposure[rows], self.entries[rows], self.are_observed[rows])
 
     def norms(self, W: Array) -> Array:
         """s_n Σ_f m_nf w_fk, (N, K): the expected total of component k at h_kn = 1."""
-        if self.entries is None:
-            seen = W.sum(axis=0)
-        elif self.are_observed:
-            seen = np.asarray(self.entries @ W)
-        else:
-            seen = np.maximum(W.sum(axis=0) - np.asarray(self.entries @ W), 0.0)
+        seen = W.sum(axis=0)
+        if self.entries is not None and self.are_observed is not None:
+            listed = np.asarray(self.entries @ W)
+            seen = np.where(self.are_observed[:, None], listed, np.maximum(seen - listed, 0.0))
         return np.asarray(self.exposure[:, None] * seen)
 
     def rates(self, model: GaP) -> Array:
@@ -80,10 +80,11 @@ class Observation:
     def exposed_sums(self, h: Array) -> Array:
         """Σ_n m_nf s_n h_kn, (F, K), or (K,) if all entries were observed."""
         exposed = self.exposure[:, None] * h
-        if self.entries is None:
+        if self.entries is None or self.are_observed is None:
             return np.asarray(exposed.sum(axis=0))
-        listed = np.asarray(self.entries.T @ exposed)
-        return listed if self.are_observed else np.maximum(exposed.sum(axis=0) - listed, 0.0)
+        signed = np.where(self.are_observed[:, None], exposed, -exposed)
+        rest = exposed[~self.are_observed].sum(axis=0)
+        return np.asarray(np.maximum(rest + self.entries.T @ signed, 0.0))
 
     def totals(self, n_features: int) -> Array:
         """Σ_n m_nf s_n, (F,): the exposure of each feature."""
@@ -97,53 +98,61 @@ class Observation:
 
         A feature that would be observed nowhere keeps all of its entries.
         """
-        if self.entries is not None and self.are_observed:
-            row = np.repeat(np.arange(self.n_samples), np.diff(self.entries.indptr))
-            feature: NDArray[Any] = self.entries.indices
+        if self.entries is None or self.are_observed is None:
+            nothing = sp.csr_array((self.n_samples, n_features), dtype=np.float64)
+            seen = _flip(nothing, np.ones(self.n_samples, dtype=bool))
         else:
-            row, feature = np.nonzero(self.mask(np.arange(self.n_samples), n_features))
+            seen = _flip(self.entries, ~self.are_observed)
+        row = np.repeat(np.arange(self.n_samples), np.diff(seen.indptr))
+        feature = seen.indices.astype(np.int64)
         hidden = rng.random(row.size) < share
         left = np.bincount(feature[~hidden], minlength=n_features)
         hidden &= left[feature] > 0
         row_kept, kept = row[~hidden], feature[~hidden]
         shape = self.n_samples, n_features
-        entries = sp.csr_array((np.ones(kept.size), (row_kept, kept)), shape=shape)
-        entries.sort_indices()
+        left_over = sp.csr_array((np.ones(kept.size), (row_kept, kept)), shape=shape)
         lost = np.bincount(row[hidden], minlength=self.n_samples) > 0
-        return Observation(self.exposure, entries, True), lost
+        return Observation(self.exposure, *_shorter(left_over)), lost
 
     def n_unobserved(self, n_features: int) -> int:
         """Return how many entries were not observed."""
-        if self.entries is None:
+        if self.entries is None or self.are_observed is None:
             return 0
-        listed = int(self.entries.nnz)
-        return self.n_samples * n_features - listed if self.are_observed else listed
+        listed = np.diff(self.entries.indptr)
+        return int(np.where(self.are_observed, n_features - listed, listed).sum())
 
     def mask(self, rows: NDArray[Any], n_features: int) -> NDArray[np.bool_]:
         """Return which entries of some samples were observed: dense, (len(rows), F)."""
-        if self.entries is None:
+        if self.entries is None or self.are_observed is None:
             return np.ones((len(rows), n_features), dtype=bool)
-        listed = self.entries[rows].toarray() > 0
-        return listed if self.are_observed else ~listed
+        return np.asarray((self.entries[rows].toarray() > 0) == self.are_observed[rows][:, None])
 
     def keep(self, counts: sp.csr_array) -> sp.csr_array:
         """Return the counts without those of entries that were not observed."""
-        if self.entries is None:
+        if self.entries is None or self.are_observed is None:
             return counts
-        listed = counts.multiply(self.entries).tocsr().astype(np.int64)
-        kept = sp.csr_array(listed if self.are_observed else counts - listed)
-        kept.eliminate_zeros()
-        kept.sort_indices()
-        return kept
+        row = np.repeat(np.arange(self.n_samples), np.diff(counts.indptr))
+        marked = sp.csr_array(
+            (np.ones(counts.nnz), counts.indices, counts.indptr), shape=counts.shape
+        )
+        both = (marked + 2.0 * self.entries).tocsr()  # 1: counts alone, 2: entries alone, 3: both
+        both.sort_indices()
+        listed = both.data[both.data != 2.0] == 3.0
+        kept = listed == self.are_observed[row]
+        ends = np.concatenate([[0], np.cumsum(kept)])
+        return sp.csr_array(
+            (counts.data[kept], counts.indices[kept], ends[counts.indptr]), shape=counts.shape
+        )
 
     def keys(self) -> list[bytes]:
         """Return what tells samples with equal counts apart, one key per sample."""
         exposures = [value.tobytes() for value in self.exposure.astype("<f8")]
-        if self.entries is None:
+        if self.entries is None or self.are_observed is None:
             return exposures
         starts, features = self.entries.indptr, self.entries.indices.astype("<i8")
         return [
-            own + features[starts[n] : starts[n + 1]].tobytes() for n, own in enumerate(exposures)
+            own + (b"o" if flag else b"u") + features[starts[n] : starts[n + 1]].tobytes()
+            for n, (own, flag) in enumerate(zip(exposures, self.are_observed, strict=True))
         ]
 
 
@@ -175,13 +184,18 @@ def check_exposure(exposure: Any, counts: sp.csr_array) -> Array | None:
     return None if (array == 1.0).all() else np.broadcast_to(array, (N,)).copy()
 
 
-def check_observed(observed: Any, counts: sp.csr_array) -> tuple[sp.csr_array, bool] | None:
+def check_observed(
+    observed: Any, counts: sp.csr_array
+) -> tuple[sp.csr_array, NDArray[np.bool_]] | None:
     """Return `entries` and `are_observed` of an Observation from a mask; None if all are."""
     if observed is None:
         return None
     if hasattr(observed, "to_numpy"):
         observed = observed.to_numpy()
-    if not sp.issparse(observed):
+    matrix: Any = observed
+    if sp.issparse(observed):
+        observed = sp.csr_array(matrix)
+    else:
         try:
             observed = np.asarray(observed)
         except ValueError:
@@ -203,30 +217,28 @@ def check_observed(observed: Any, counts: sp.csr_array) -> tuple[sp.csr_array, b
     size = counts.shape[0] * counts.shape[1]
     if n_observed == size:
         return None
-    are_observed = 2 * n_observed <= size
-    if sp.issparse(observed):
-        mask = sp.csr_array(mask).astype(bool)
-        mask.sum_duplicates()
-        mask.eliminate_zeros()
-        if not are_observed:
-            mask = _complement(mask)
-    else:
-        mask = sp.csr_array(mask.astype(bool) == are_observed)
-    entries = sp.csr_array(mask.astype(np.float64))
-    entries.sort_indices()
-    return entries, are_observed
+    entries = sp.csr_array(mask).astype(bool)
+    entries.sum_duplicates()
+    entries.eliminate_zeros()
+    return _shorter(entries)
 
 
-def _complement(mask: sp.csr_array) -> sp.csr_array:
-    """Return the entries that a sparse mask, which has more than half of all, does not have."""
+def _shorter(mask: sp.csr_array) -> tuple[sp.csr_array, NDArray[np.bool_]]:
+    """Return `entries` and `are_observed` of an Observation, from the observed entries."""
+    many = 2 * np.diff(mask.indptr) > mask.shape[1]
+    return _flip(mask, many), ~many
+
+
+def _flip(mask: sp.csr_array, rows: NDArray[np.bool_]) -> sp.csr_array:
+    """Return a sparse mask, in some rows with the entries that it does not have."""
     N, F = mask.shape
-    missing = [
-        np.setdiff1d(np.arange(F), mask.indices[mask.indptr[n] : mask.indptr[n + 1]])
-        for n in range(N)
-    ]
-    starts = np.concatenate([[0], np.cumsum([part.size for part in missing])])
-    features = np.concatenate(missing)
-    return sp.csr_array((np.ones(features.size, dtype=bool), features, starts), shape=(N, F))
+    parts = []
+    for n in range(N):
+        listed = mask.indices[mask.indptr[n] : mask.indptr[n + 1]]
+        parts.append(np.setdiff1d(np.arange(F), listed) if rows[n] else np.sort(listed))
+    starts = np.concatenate([[0], np.cumsum([part.size for part in parts])])
+    features = np.concatenate(parts)
+    return sp.csr_array((np.ones(features.size), features, starts), shape=(N, F))
 
 
 def observe(
@@ -290,7 +302,8 @@ def _is_missing(value: Any) -> bool:
 def check_all_observed_somewhere(observation: Observation | None, n_features: int) -> None:
     """Raise an error if a feature was observed in no sample: a fit learns nothing about it."""
     if observation is not None and observation.entries is not None:
-        nowhere = np.flatnonzero(observation.totals(n_features) <= 0.0)
+        alike = replace(observation, exposure=np.ones(observation.n_samples))  # exact sums
+        nowhere = np.flatnonzero(alike.totals(n_features) == 0.0)
         if nowhere.size:
             raise InvalidInputError(
                 f"feature {nowhere[0]} is observed in no sample, so nothing can be learned about "

@@ -86,10 +86,10 @@ def log_factors(
     guided = guides(rows, model, seed, N_ISLANDS * per_island, n_jobs, first, rates)
     if not escalate:
         rest = part_of(progress, 0.2, 1.0)
-        return _estimate(rows, model, rates, guided, seed, per_island, n_jobs, progress=rest)
+        return _estimate(rows, model, guided, seed, per_island, n_jobs, progress=rest, rates=rates)
     few = max(per_island // (4 * _PILOT_PART) * 4, 4)
     pilot = _estimate(
-        rows, model, rates, guided, seed, few, n_jobs, PILOT, part_of(progress, 0.2, 0.4)
+        rows, model, guided, seed, few, n_jobs, PILOT, part_of(progress, 0.2, 0.4), rates=rates
     )
     error = pilot.std_errors * np.sqrt(few / per_island)  # with factor 1
     sizes = np.full(rows.shape[0], per_island)
@@ -106,7 +106,9 @@ def log_factors(
         before, done = done, done + float(size) * some.size
         part = part_of(progress, 0.4 + 0.6 * before / work, 0.4 + 0.6 * done / work)
         own_rates = None if rates is None else rates[some]
-        found = _estimate(rows[some], model, own_rates, own, seed, int(size), n_jobs, progress=part)
+        found = _estimate(
+            rows[some], model, own, seed, int(size), n_jobs, progress=part, rates=own_rates
+        )
         result.put(some, found)
     return result
 
@@ -132,8 +134,8 @@ def log_factors_to(
         per_island = min(factor * COARSE_PARTICLES, max_particles(model.n_components))
         part = part_of(progress, start, end)
         found = _estimate(
-            rows, model, rates, guided, seed, per_island, n_jobs, COARSE, part, COARSE_ISLANDS,
-            COARSE_SPACING,
+            rows, model, guided, seed, per_island, n_jobs, COARSE, part, COARSE_ISLANDS,
+            COARSE_SPACING, rates,
         )  # fmt: skip
         # Two islands say little about the variance, so the correction may be half of what is due.
         return found._replace(common=np.abs(found.corrections))
@@ -161,7 +163,6 @@ def log_factors_to(
 def _estimate(
     rows: sp.csr_array,
     model: GaP,
-    rates: Array | None,
     guided: Guides,
     seed: np.uint64,
     per_island: int,
@@ -170,6 +171,7 @@ def _estimate(
     progress: Progress | None = None,
     n_islands: int = N_ISLANDS,
     spacing: float = smc.MOVE,
+    rates: Array | None = None,
 ) -> Estimates:
     """Estimate each sample from islands of per_island particles."""
     N = rows.shape[0]
