@@ -74,19 +74,34 @@ def rates() -> str:
         f"{number(max(m['ratio'][2] for m in dispersed), 2)} times as many iterations in the median, even at a Fano "
         f"factor of {number(max(m['fano'] for m in dispersed), 2)}. There, presumably because components are hard "
         "to tell apart, EM-C itself is slower than ρ, and nothing is gained by avoiding the bound. "
-        f"({data_sets(f['slower_than_shown']).capitalize()} in which neither has a rate below one, because a column "
-        "converges to zero, are outside the figure. Rates are largest eigenvalues of the "
+        f"({outside(f['slower_than_shown'])}Rates are largest eigenvalues of the "
         "Jacobians; the factor measured in "
         f"{s['n_iter']} iterations is within {number(gaps['em_c'], 1)} of them for EM-C and within "
         f"{number(gaps['em_ch'], 1)} for EM-CH.)",
     )
 
 
+def outside(n: int) -> str:
+    """Return how many data sets the figure does not show."""
+    if n == 0:
+        return ""
+    return (
+        f"{data_sets(n).capitalize()} in which neither has a rate below one, because a column converges to zero, "
+        f"{'is' if n == 1 else 'are'} outside the figure. "
+    )
+
+
+def counted() -> str:
+    """Return how many fits with spare columns there are: some share their data."""
+    found = rows("spare")
+    keys = ("scale", "n_samples", "alpha", "data_seed" if "data_seed" in found[0] else "seed")
+    sets = {tuple(row[key] for key in keys) for row in found}
+    return f"{len(found)} fits to {data_sets(len(sets))}"
+
+
 def spare() -> str:
     cells = head("spare")["findings"]["cells"]
-    total, zero, worth = (
-        sum(c[key] for c in cells) for key in ("data_sets", "columns_exactly_zero", "worth_bic")
-    )
+    zero, worth = (sum(c[key] for c in cells) for key in ("columns_exactly_zero", "worth_bic"))
     columns = sum(c["data_sets"] * c["n_spare"] for c in cells)
     middle = [c["share"][2] for c in cells]
     return section(
@@ -97,10 +112,10 @@ def spare() -> str:
         '**The paper** explains by the penalty Σ_k α_k log(||w_k|| + β_k) "the ability of MMLE to automatically '
         'prune columns of W": it "will promote sparsity of the norms". It reports of earlier work that the '
         "columns beyond the truth were empty.",
-        f"**Here** we found the exact maximum of {data_sets(total)}, over scales, N, α and the number of "
+        f"**Here** are the exact maxima of {counted()}, over scales, N, α and the number of "
         f"spare columns. Of {columns} spare columns {zero} are exactly zero. The others have a share of the "
         f"expected counts: together {percent(min(middle))} to {percent(max(middle))} in the median of a cell, and up "
-        f"to {percent(max(c['share'][-1] for c in cells))}. In {worth or 'none'} of the data sets they add what BIC "
+        f"to {percent(max(c['share'][-1] for c in cells))}. In {worth or 'none'} of the fits do they add what BIC "
         "charges for them. So spare columns shrink, the more the more data there are, but seldom vanish. What "
         "tells them from the others is what they add, not their size: this is what `est.rank_report` "
         "measures. [The spare column](spare-column.md) has the table.",
@@ -250,7 +265,7 @@ def spare_column() -> str:
         "`gapmf reproduce spare -o DIR` draws data as in the paper's synthetic experiment (two components, F = 4), with "
         "W* = (scale/α) W₁*, and maximises the exact likelihood with K = 2 and with spare columns. Spare columns are the "
         "smallest ones. The table has minimum · quartiles · maximum over data sets; the held-out gain, on a thousand "
-        "other samples, has median and quartiles."
+        "other samples, has median and quartiles. Rows with the same scale, N and α are fits to the same data."
     )
     notes = [f"*{found['note']}*"] if "note" in found else []
     parts = [
@@ -269,7 +284,7 @@ def lessons(cells: list[dict]) -> list[str]:
     """Return what the cells show, one sentence or a few each."""
     at = {tuple(c[key] for key in ("scale", "n_samples", "alpha", "n_spare")): c for c in cells}
     share = {key: c["share"][2] for key, c in at.items()}
-    total, worth = (sum(c[key] for c in cells) for key in ("data_sets", "worth_bic"))
+    worth = sum(c["worth_bic"] for c in cells)
     largest = max(c["share"][-1] for c in cells)
     gains = [c["gain"][2] for c in cells]
     loss = [-c["held_out_gain"][2] for c in cells]
@@ -293,7 +308,7 @@ def lessons(cells: list[dict]) -> list[str]:
         "**They shrink as data grow**: with N, and with the scale. Small α makes them smaller (components are seen apart), "
         "large α larger.",
         f"**They are worth little.** The gain is {between(gains, 2)} nats in the median of a cell, and exceeds BIC's price in "
-        f"{worth or 'none'} of {data_sets(total)}. A threshold on shares would have to lie somewhere between nothing and "
+        f"{worth or 'none'} of {counted()}. A threshold on shares would have to lie somewhere between nothing and "
         f"{percent(largest)}; the gain of a column does not have this problem.",
         f"**They cost next to nothing.** Held-out samples lose at most {number(max(loss), 2)} nats each in the median of a cell: "
         "this is the robustness to K.",
@@ -312,7 +327,7 @@ def remarks(cells: list[dict]) -> str:
     text = ""
     if below:
         text = (
-            f"In {len(below)} of {total} data sets the maximum found with spare columns is "
+            f"In {len(below)} of {total} fits the maximum found with spare columns is "
             f"{'up to ' if len(below) > 1 else ''}{number(-min(below), 1)} nats below the one without, so that it is a "
             "local one: each fit has one start. "
         )

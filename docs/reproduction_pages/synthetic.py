@@ -39,8 +39,8 @@ def fig1() -> str:
         "one feature, two components",
         "gapmf reproduce fig1 -o DIR",
         "iterates on the exact cost",
-        f"**The paper** draws C_ML for N = {s['n_samples']} samples and α = β = 1, and on it the last "
-        f"{s['n_last']} of {s['n_iter']} iterates of the three algorithms. Those of MCEM-C satisfy "
+        "**The paper** draws C_ML for N = 300 samples and α = β = 1, and on it the last "
+        "80 of 500 iterates of the three algorithms. Those of MCEM-C satisfy "
         "w₁ + w₂ = v̄ (its Eq. 49). It gives neither W* nor the number of draws in this example.",
         f"**Here** W* = ({s['truth'][0]:g}, {s['truth'][1]:g}), and an iteration has {s['n_draws']} draws "
         f"after {s['n_burn_in']} sweeps of burn-in, as in the paper's other synthetic examples. The "
@@ -75,15 +75,19 @@ def compare(f: dict) -> str:
 
 def explain(name: str) -> str:
     """Return what the columns of the comparison are."""
-    n_looks = len({row["iteration"] for row in rows(name)})
-    n_iter = head(name)["settings"]["n_iter"]
     return (
-        f"Iterations until the cost is within half a nat of the exact minimum for the first time ({n_looks} "
-        f"of the {n_iter:,} iterates were looked at), their ratios and those of CPU times on the "
+        "Iterations until the cost is within half a nat of the exact minimum for the first time "
+        f"({looks(name)}), their ratios and those of CPU times on the "
         "same data, the two-sided p-value of Wilcoxon's signed-rank test that there is no difference to "
         "MCEM-C, the number of runs that never came so near (they count as infinitely slow), and the "
         "mean excess cost of the last tenth of the iterations, in nats"
     )
+
+
+def looks(name: str) -> str:
+    """Return how many iterates were looked at."""
+    n_looks = len({row["iteration"] for row in rows(name)})
+    return f"{n_looks} of the {head(name)['settings']['n_iter']:,} iterates were looked at"
 
 
 def over(f: dict, what: str = "data set") -> str:
@@ -113,7 +117,7 @@ def fig2() -> str:
         slowest = max(x[-1] / x[0] for x in spans if x[-1] is not None)
         parts += [
             "A single run shows nothing of this. The whole descent on the first data set is "
-            f"{number(descent, 2)} nats, since the starting point, in which all columns are equal, is nearly as "
+            f"{descent:.1f} nats, since the starting point, in which all columns are equal, is nearly as "
             "good a model of these data as any; and chains of the same algorithm on it differ by a factor of "
             f"up to {number(slowest, 2)}. The same over {several(n_chains, 'chain')} on the first data set:",
             compare(chains),
@@ -123,8 +127,8 @@ def fig2() -> str:
         "the cost of V₁",
         "gapmf reproduce fig2 -o DIR",
         "cost of V1",
-        f"**The paper** fits N = {s['n_samples']} samples of W₁* with K = {s['n_components']} and α = β = 1, by "
-        f"{s['n_iter']} iterations of {s['n_draws']} draws after {s['n_burn_in']} sweeps of burn-in. The three "
+        "**The paper** fits N = 100 samples of W₁* with K = 3 and α = β = 1, by 500 iterations of 150 draws after a "
+        "burn-in of 150. The three "
         'algorithms "have almost identical computation times" and "converge to the same point, with '
         'MCEM-C converging marginally faster than the other two in this case".',
         *parts,
@@ -142,7 +146,7 @@ def verdict(sets: dict) -> str:
     ]
     numbers = listed(
         [
-            f"{NAMES[a]} needs {number(sets[a]['iterations_relative_to_mcem_c'][2])} times as many iterations "
+            f"{NAMES[a]} needs {once(sets[a]['iterations_relative_to_mcem_c'])} as many iterations "
             f"(p = {number(sets[a]['p_of_no_difference'], 2)})"
             for a in reversed(OTHERS)
         ]
@@ -155,6 +159,11 @@ def verdict(sets: dict) -> str:
             f"tell: in the median, {numbers}."
         )
     return f"That MCEM-C is faster is not seen in {data_sets(n)}: in the median, {numbers}."
+
+
+def once(quartiles: list) -> str:
+    """Return the median of a ratio in words."""
+    return times([quartiles[2]] * 5, 3)
 
 
 def above_one(quartiles: list) -> bool:
@@ -205,7 +214,7 @@ def fig3a() -> str:
 
 def fig3b() -> str:
     found = head("fig3b")
-    sets, s = found["findings"]["over_data_sets"], found["settings"]
+    sets = found["findings"]["over_data_sets"]
     runs = rows("fig3b-runs")
     small = {a: middle_of(runs, "norm_3", a) for a in NAMES}
     exact = middle_of(runs, "exact_norm_3", "mcem-c")
@@ -220,7 +229,7 @@ def fig3b() -> str:
         "V₂, a hundred times larger, and its likelihood",
         "gapmf reproduce fig3b -o DIR",
         "norms and cost, V2",
-        f'**The paper** runs {s["n_iter"]:,} iterations with W₂* = 100 W₁*. "MCEM-C clearly outperforms the '
+        '**The paper** runs 2,000 iterations on samples of W₂* = 100 W₁*. "MCEM-C clearly outperforms the '
         'other two algorithms in this scenario", by the norms: "it is impossible to compute the '
         'likelihood in reasonable time".',
         "**Here** the norms look as described, and the right panel shows the exact likelihood, of "
@@ -230,6 +239,6 @@ def fig3b() -> str:
         f"{number(small['mcem-ch'], 2)}, where MCEM-C has {number(small['mcem-c'], 2)} and the exact minimum "
         f"{number(exact, 2)}. This costs MCEM-H {number(gap['mcem-h'], 2)} nats more than MCEM-C, and MCEM-CH "
         f"{number(gap['mcem-ch'], 2)}, of a cost of {number(found['findings']['smallest_cost'], 4)}.",
-        f"{explain('fig3b')}{over(sets)}:",
+        f"The columns are those of the table of `fig2` ({looks('fig3b')}){over(sets)}:",
         compare(sets),
     )

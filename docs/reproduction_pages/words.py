@@ -95,6 +95,8 @@ def times(quartiles: list | None, digits: int = 2) -> str:
     """Return a ratio and its quartiles in words; None stands for a run that never came near."""
     if quartiles is None:
         return "an unknown number of times"
+    if quartiles[0] is None:
+        return "infinitely many times (it never came near)"
     _, low, middle, high, _ = (number(x, digits) for x in quartiles)
     if quartiles[0] == quartiles[-1]:
         return f"{middle} times"
