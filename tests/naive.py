@@ -5,10 +5,10 @@ Orientation is the paper's: V is F×N, C is F×K×N.
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import math
 
-import mpmath
 import numpy as np
 from scipy import optimize, special, stats
 
@@ -58,13 +58,13 @@ def probability_of_components(C, W, alpha, beta):
 
 def log_likelihood_40_digits(v, W, alpha, beta):
     """log p(v) for one sample with 40 digits, the terms of Eq. 31 gathered by L."""
-    with mpmath.workdps(40):
+    with decimal.localcontext(prec=50, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         F, K = W.shape
-        S = [mpmath.fsum(mpmath.mpf(float(w)) for w in W[:, k]) for k in range(K)]
-        b = [mpmath.mpf(float(x)) for x in beta]
-        a = [mpmath.mpf(float(x)) for x in alpha]
-        p = [[mpmath.mpf(float(W[f, k])) / (S[k] + b[k]) for k in range(K)] for f in range(F)]
-        poly = {(0,) * (K - 1): mpmath.mpf(1)}  # by (L_1 … L_{K−1}); L_K is the rest
+        b, a = ([decimal.Decimal(float(x)) for x in values] for values in (beta, alpha))
+        w = [[decimal.Decimal(float(x)) for x in row] for row in W]
+        S = [sum(column) for column in zip(*w, strict=True)]
+        p = [[w[f][k] / (S[k] + b[k]) for k in range(K)] for f in range(F)]
+        poly = {(0,) * (K - 1): decimal.Decimal(1)}  # by (L_1 … L_{K−1}); L_K is the rest
         for f in range(F):
             for _ in range(int(v[f])):
                 grown = {}
@@ -77,19 +77,19 @@ def log_likelihood_40_digits(v, W, alpha, beta):
                 poly = grown
         n = int(sum(v))
         rising = [_rising(a[k], n) for k in range(K)]
-        total = mpmath.fsum(
-            value * mpmath.fprod(rising[k][L[k]] for k in range(K - 1)) * rising[K - 1][n - sum(L)]
+        total = sum(
+            value * math.prod(rising[k][L[k]] for k in range(K - 1)) * rising[K - 1][n - sum(L)]
             for L, value in poly.items()
         )
         for k in range(K):
             total *= (b[k] / (S[k] + b[k])) ** a[k]
         for f in range(F):
-            total /= mpmath.factorial(int(v[f]))
-        return float(mpmath.log(total))
+            total /= math.factorial(int(v[f]))
+        return float(total.ln())
 
 
 def _rising(a, n):
-    values = [mpmath.mpf(1)]
+    values = [decimal.Decimal(1)]
     for i in range(n):
         values.append(values[-1] * (a + i))
     return values
