@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from gapmf.likelihood.information import standard_errors
 def covariance_by_differences(X, model, active):
     """The inverse of −∂²log p(X | W)/∂(w/ŵ)² over the active entries, from differences."""
     place = np.flatnonzero(active)
-    step = 3e-4
+    step = 1e-3
 
     def value(moves):
         x = np.zeros(model.W.size)
@@ -23,9 +25,13 @@ def covariance_by_differences(X, model, active):
         W = model.W * (1.0 + x.reshape(model.W.shape))
         return log_marginal_likelihood(X, GaP(W, model.alpha, model.beta)).total
 
-    unit = step * np.eye(place.size)
-    H = [[value(a + b) - value(a - b) - value(b - a) + value(-a - b) for b in unit] for a in unit]
-    return np.linalg.inv(-np.array(H) / (4 * step**2))
+    # f(a+b) + f(−a−b) − 2 f(0) is that of the sum, from which those of a and of b are taken.
+    unit, here = step * np.eye(place.size), 2.0 * value(np.zeros(place.size))
+    H = np.diag([value(a) + value(-a) - here for a in unit])
+    for i, j in itertools.combinations(range(place.size), 2):
+        both = unit[i] + unit[j]
+        H[i, j] = H[j, i] = (value(both) + value(-both) - here - H[i, i] - H[j, j]) / 2
+    return np.linalg.inv(-H / step**2)
 
 
 def asked(X, model, method="exact", n_draws=256):
@@ -42,7 +48,10 @@ def problem(F, K, N, seed):
     return model, model.sample(N, random_state=seed)
 
 
-@pytest.mark.parametrize(("F", "K", "N"), [(3, 2, 60), (4, 1, 20), (1, 1, 5), (3, 3, 150)])
+@pytest.mark.parametrize(
+    ("F", "K", "N"),
+    [(3, 2, 60), (4, 1, 20), (1, 1, 5), pytest.param(3, 3, 150, marks=pytest.mark.slow)],
+)
 def test_exact_errors_are_those_of_the_second_derivatives(F, K, N):
     """At any W: no gradient has to vanish."""
     model, X = problem(F, K, N, seed=F + K)
@@ -94,7 +103,10 @@ def test_no_counts_give_no_errors():
 @pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 3])
 def test_draws_give_the_same_errors(K):
-    """The mean of 20 seeds is within 4 of its standard errors plus 3 %, and each within 40 %."""
+    """The mean of 12 seeds is within 5 of its standard errors plus 3 %, and each within 40 %.
+
+    Beyond 5 are 0.04 % of means (t with 11 degrees of freedom); there are 8 or 12 of them.
+    """
     model, X = problem(4, K, 200, seed=K)
     exact = asked(X, model).components
     counts = check_counts(X)
@@ -103,13 +115,13 @@ def test_draws_give_the_same_errors(K):
             standard_errors(
                 counts, model, method="sampled", n_draws=64, seed=seed, n_jobs=None
             ).components
-            for seed in range(20)
+            for seed in range(12)
         ]
     )
     ratio = found / exact
     assert np.abs(np.log(ratio)).max() < np.log(1.4)
-    error = ratio.std(axis=0) / np.sqrt(20)
-    assert (np.abs(ratio.mean(axis=0) - 1.0) < 4.0 * error + 0.03).all()
+    error = ratio.std(axis=0, ddof=1) / np.sqrt(12)
+    assert (np.abs(ratio.mean(axis=0) - 1.0) < 5.0 * error + 0.03).all()
 
 
 def test_draws_at_a_large_signal_agree_closely():
