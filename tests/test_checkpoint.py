@@ -251,7 +251,7 @@ def test_components_without_any_activation(schedule, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         killed_at(55, n_components=8, checkpoint=path, **given).fit(counts(N=2))
     run = storage.read(path, "checkpoint")["state"]["monte_carlo"]["run"]
-    total = run["window"] if schedule == "adaptive" else run["progress"]["mean"]
+    total = run["tail"] if schedule == "adaptive" else run["progress"]["mean"]
     assert (total["h_sum"] == 0.0).any()
     again = GammaPoissonMF.resume(path, counts(N=2))
     whole = GammaPoissonMF(8, **given).fit(counts(N=2))

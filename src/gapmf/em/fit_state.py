@@ -99,7 +99,11 @@ def check_state(state: FitState, shape: tuple[int, int], settings: Settings, pat
 def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
     state, progress, K = kept.run, kept.run.progress, settings.alpha.size
     arrays = [state.model.W]
-    arrays += [s.c_sum for s in (state.window, getattr(progress, "mean", None)) if s is not None]
+    arrays += [
+        s.c_sum
+        for s in (state.window, state.tail, getattr(progress, "mean", None))
+        if s is not None
+    ]
     if state.last is not None:
         arrays += [state.last.model.W, state.last.statistics.c_sum]
     momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
@@ -112,7 +116,8 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
         and getattr(progress, "n_window", 1) >= 1
         and 0.0 <= momentum.friction <= 1.0
         and 0.0 <= momentum.floor <= 1.0
-        and (state.window is not None) == _is_averaging(state)
+        and (state.window is None) == (state.n_window == 0 or settings.schedule == "paper")
+        and (state.tail is not None) == _is_averaging(state)
         and 0 <= kept.start < settings.n_init
         and 0 <= kept.seed < 2**64
         and 0 <= kept.chains.iteration < 2**32

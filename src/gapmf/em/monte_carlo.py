@@ -47,7 +47,9 @@ class RunState:
     n_iter: int = 0
     n_sweeps: int = 0
     window: Statistics | None = None
-    """The sum of the statistics of the present window that make its average, if it has any."""
+    """The sum of all statistics of the present window."""
+    tail: Statistics | None = None
+    """The sum of the last of them, by whose average the window is judged."""
     n_window: int = 0
     """Its iterations so far."""
     last: EStep | None = None
@@ -84,9 +86,11 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     sweeps = schedule.sweeps(state.progress)
     statistics = engine.advance(state.model, sweeps)
     model, progress = schedule.step(state.progress, state.model, statistics)
-    window, length = state.window, schedule.window_length(state.progress)
-    if length is not None and state.n_window >= length - schedule.n_averaged(state.progress):
+    window, tail, length = state.window, state.tail, schedule.window_length(state.progress)
+    if length is not None:
         window = statistics if window is None else window + statistics
+        if state.n_window >= length - schedule.n_averaged(state.progress):
+            tail = statistics if tail is None else tail + statistics
     return replace(
         state,
         model=model,
@@ -94,18 +98,27 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
         n_iter=state.n_iter + 1,
         n_sweeps=state.n_sweeps + sweeps.n_burn_in + sweeps.n_draws,
         window=window,
+        tail=tail,
         n_window=state.n_window + 1,
     )
 
 
 def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     """End a window: an E-step at the model it came to tells its gain; the schedule decides."""
-    model = averaged_model(schedule, state)
+    model, window, tail = state.model, state.window, state.tail
+    assert window is not None
+    if tail is not None:
+        model = schedule.averaged_model(model, tail)
     sweeps = schedule.evaluation(state.progress)
     here = EStep(model, engine.advance(model, sweeps), sweeps.n_draws)
     before, n_window = state.last, state.n_window
     state = replace(
-        state, n_sweeps=state.n_sweeps + sweeps.n_draws, window=None, n_window=0, last=here
+        state,
+        n_sweeps=state.n_sweeps + sweeps.n_draws,
+        window=None,
+        tail=None,
+        n_window=0,
+        last=here,
     )
     if before is None:
         return state
@@ -125,6 +138,8 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     if decision is Decision.CONTINUE_FROM_AVERAGE:
         return replace(state, model=model)
     alike = are_alike(here.statistics, engine.n_samples)
+    # Little has changed in the window, so the average of all of it has the least noise.
+    model = schedule.averaged_model(state.model, window)
     return replace(state, model=model, converged=True, alike=alike)
 
 
@@ -132,19 +147,9 @@ def final_model(schedule: Schedule, state: RunState) -> GaP:
     """Return the model of a run that has ended.
 
     Without convergence it is the last model while the run is far from its end, where an average
-    lags behind, and near the end, where that has less noise, the average of the present window or,
-    if it has none yet, the average that ended the window before.
+    lags behind, and the window's average near the end, where that has less noise.
     """
-    if state.converged or not state.near_end:
-        return state.model
-    if state.window is None and state.last is not None:
-        return state.last.model
-    return averaged_model(schedule, state)
-
-
-def averaged_model(schedule: Schedule, state: RunState) -> GaP:
-    """Return what the present window has come to."""
-    if state.window is None:
+    if state.converged or not state.near_end or state.window is None:
         return state.model
     return schedule.averaged_model(state.model, state.window)
 
