@@ -66,8 +66,8 @@ def rates() -> str:
         "Median iterations per digit of EM-C / EM-CH, and the Fano factor of the larger component:",
         table(["α", *(f"scale {scale:g}" for scale in s["scales"])], lines),
         "So the paper's conjecture is confirmed, with a qualification. Over-dispersion is what slows "
-        f"EM-CH down: it is faster than its bound in {f['em_ch_below_rho']} of {len(all_rows)} data sets and faster "
-        f"than EM-C in {f['em_c_above_em_ch']}. In {len(apart)} it needs more than twice the iterations of EM-C, and "
+        f"EM-CH down: of {len(all_rows)} data sets, it is faster than its bound in {f['em_ch_below_rho'] or 'none'} and faster "
+        f"than EM-C in {f['em_c_above_em_ch'] or 'none'}. In {len(apart)} it needs more than twice the iterations of EM-C, and "
         f"there the Fano factor is at least {number(min(apart), 2)}. It is not the scale as such: at the same "
         "expected counts the gap closes as α grows (read a column downwards). But over-dispersion alone does "
         "not make a gap: for α = 3 and more EM-CH needs at most "
@@ -140,16 +140,17 @@ def overfit() -> str:
             line = [f"{problem[0]}, α = {problem[1]:g}, N = {problem[2]:,}", K]
             lines.append([*line, *(_cell(mine.get(method)) for method in METHODS)])
     known = [row for row in rows("overfit") if row["data"] == "simulated"]
+    top = max(row["factor"] for row in known)
     used = {
-        m: [r["effective_columns"] for r in known if (r["method"], r["factor"]) == (m, 4)]
+        m: [r["effective_columns"] for r in known if (r["method"], r["factor"]) == (m, top)]
         for m in METHODS
     }
-    loss = {m: losses(known, m) for m in METHODS}
+    loss = {m: losses(known, m, top) for m in METHODS}
     fewer = [
         median(
             r["effective_columns"]
             for r in known
-            if (r["method"], r["factor"], r["n_samples"]) == ("mcem-c", 4, n)
+            if (r["method"], r["factor"], r["n_samples"]) == ("mcem-c", top, n)
         )
         for n in s["n_samples"]
     ]
@@ -157,7 +158,7 @@ def overfit() -> str:
         alpha: max(
             r["effective_columns"]
             for r in known
-            if (r["method"], r["factor"], r["alpha"]) == ("vbem", 4, alpha)
+            if (r["method"], r["factor"], r["alpha"]) == ("vbem", top, alpha)
         )
         for alpha in s["alphas"]
     }
@@ -182,15 +183,15 @@ def overfit() -> str:
         "are the posterior mean for all methods. MJLE has no maximum for α < 1; at α = 1 it is KL-NMF "
         "with another scale.",
         table(["data", "K", *METHODS.values()], lines),
-        f"Where the truth is known, the claim about MJLE holds. With four times the true number, KL-NMF uses "
+        f"Where the truth is known, the claim about MJLE holds. With {top:.0f} times the true number, KL-NMF uses "
         f"{between(used['kl-nmf'], 2)} columns and MJLE {between(used['mjle'], 2)}, and both predict held-out samples "
         f"worse than with the true number: by {between(loss['kl-nmf'], 2)} and {between(loss['mjle'], 2)} nats per token. "
-        f"The marginal likelihood loses at most {number(max(loss['mcem-c']), 2)}. But its spare columns become small "
+        f"The marginal likelihood loses {at_most(loss['mcem-c'])}. But its spare columns become small "
         f"rather than empty: it uses {between(used['mcem-c'], 2)} columns, in the median "
         + " and ".join(
             f"{x:.1f} with N = {n:,}" for x, n in zip(fewer, s["n_samples"], strict=True)
         )
-        + f" (see `spare`). The variational bound loses at most {number(max(loss['vbem']), 2)}; "
+        + f" (see `spare`). The variational bound loses {at_most(loss['vbem'])}; "
         + (
             f"for α = {_alphas(empties)} it empties spare columns"
             if empties
@@ -200,6 +201,11 @@ def overfit() -> str:
         + f".{_nips(cells) if nips else ''} Files: `overfit.csv` also has the likelihood of held-out samples, "
         "`overfit-shares.csv` the share of every column.",
     )
+
+
+def at_most(losses: list[float]) -> str:
+    """Return the largest loss in words."""
+    return f"at most {number(max(losses), 2)}" if max(losses) > 0 else "nothing"
 
 
 def _cell(c: dict | None) -> str:
@@ -212,14 +218,16 @@ def _alphas(alphas: list[float]) -> str:
     return " and ".join(f"{alpha:g}" for alpha in alphas)
 
 
-def losses(known: list[dict], method: str, column: str = "completion") -> list[float]:
-    """Return what four times the true number of components costs, for each data set."""
+def losses(known: list[dict], method: str, top: float) -> list[float]:
+    """Return what `top` times the true number of components costs, for each data set."""
     at = {}
     for row in known:
         if row["method"] == method:
             seed = row.get("data_seed", row.get("seed"))
-            at[row["alpha"], row["n_samples"], seed, row["factor"]] = row[column]
-    return [at[*key, 1] - x for (*key, factor), x in at.items() if factor == 4 and (*key, 1) in at]
+            at[row["alpha"], row["n_samples"], seed, row["factor"]] = row["completion"]
+    return [
+        at[*key, 1] - x for (*key, factor), x in at.items() if factor == top and (*key, 1) in at
+    ]
 
 
 def _nips(cells: list[dict]) -> str:

@@ -29,6 +29,7 @@ from gapmf.reproduce.results import (
     new_figure,
     plot_runs,
     quantiles,
+    with_legend,
 )
 from gapmf.types import Array
 
@@ -147,6 +148,7 @@ def draw(outcome: Outcome) -> Any:
         ax.set_aspect("equal", adjustable="box")
         ax.grid(visible=False)
         ax.set(xlabel="$w_1$", ylabel="$w_2$", xlim=xlim, ylim=ylim)
+        ax.locator_params(nbins=6)
     style = {"linewidth": 0.8, "marker": "o", "markersize": 2.6, "zorder": 3}
     plot_runs(close, curves["algorithm"], *w.T, **style)
     plot_runs(whole, curves["algorithm"], *w.T, linewidth=2.0, zorder=3)
@@ -154,8 +156,7 @@ def draw(outcome: Outcome) -> Any:
     whole.set_title("$C_{ML}$ in nats above its minimum (★)")
     n_last = curves["w1"].size // len(ALGORITHMS)
     close.set_title(f"the last {n_last} iterates; dashed: $w_1 + w_2 = \\bar{{v}}$")
-    figure.legend(*close.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    return with_legend(figure)
 
 
 FIG1 = Experiment(

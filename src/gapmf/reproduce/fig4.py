@@ -35,6 +35,7 @@ from gapmf.reproduce.results import (
     Outcome,
     new_figure,
     quantiles,
+    with_legend,
 )
 
 BLOCK = 50  # iterations in a block, at most
@@ -197,12 +198,13 @@ def draw(outcome: Outcome) -> Any:
     curves, table = outcome.curves, outcome.more["likelihood"]
     seeds = np.unique(curves["seed"])
     columns = [key for key in curves if key.startswith("norm_")]
+    top = 0.0
     for algorithm in ("mcem-ch", "mcem-c"):
         mine = (curves["algorithm"] == algorithm) & (curves["seed"] == seeds[0])
         norms = np.column_stack([curves[key][mine] for key in columns])
         lines = left.plot(curves["cpu_seconds"][mine], norms, color=COLOURS[algorithm], lw=1.1)
         lines[0].set_label(LABELS[algorithm])
-    top = max(curves[key].max() for key in columns)
+        top = max(top, norms.max(initial=0.0))
     left.set(xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component")
     left.set(title=f"seed {seeds[0]}", ylim=(0.0, 1.05 * top))
     best = table["log_likelihood"].max()
@@ -217,11 +219,10 @@ def draw(outcome: Outcome) -> Any:
             line = {"color": COLOURS[algorithm], "linestyle": style, "marker": ".", "label": label}
             right.plot(x, below[shown], **line)
     right.set(xscale="log", yscale="log", xlabel="iteration")
-    right.set_ylabel("nats below the best of these likelihoods")
+    right.set_ylabel("nats below the best likelihood")
     lines_of = {"-": "solid", "--": "dashed", ":": "dotted"}
     right.set_title(", ".join(f"seed {seed}: {lines_of[s]}" for seed, s in styles.items()))
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    return with_legend(figure)
 
 
 FIG4 = Experiment(

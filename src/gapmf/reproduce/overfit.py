@@ -22,7 +22,7 @@ from gapmf.likelihood.predictive import estimate_activations, log_entry_rates, s
 from gapmf.model import GaP
 from gapmf.reproduce.cache import FITS, NotFinishedError, ResultCache, to_columns
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, load
-from gapmf.reproduce.results import Experiment, Options, Outcome, quantiles
+from gapmf.reproduce.results import Experiment, Options, Outcome, quantiles, with_legend
 
 SMOOTHING = 1e-3  # as in the estimator: no word is impossible
 PRECISION = 0.05  # of activations, which changes a completion by some 0.0005 nats per token
@@ -210,12 +210,16 @@ def _cells(curves: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw(outcome: Outcome) -> Any:
-    """Draw the effective number of columns and the held-out score against the number fitted."""
+    """Draw the effective number of columns and the held-out score against the number fitted.
+
+    Lines are medians over data sets, in bands from the smallest to the largest value.
+    """
     cells = outcome.findings["cells"]
     problems = list(dict.fromkeys((c["data"], c["alpha"], c["n_samples"]) for c in cells))
     from matplotlib.figure import Figure
 
-    figure: Any = Figure(figsize=(2.0 + 1.75 * len(problems), 5.6), layout="constrained")
+    width = max(2.0 + 1.75 * len(problems), 9.0)  # room for the legend
+    figure: Any = Figure(figsize=(width, 5.6), layout="constrained")
     axes = figure.subplots(2, len(problems), squeeze=False)
     for column, problem in enumerate(problems):
         mine = [c for c in cells if (c["data"], c["alpha"], c["n_samples"]) == problem]
@@ -224,9 +228,10 @@ def draw(outcome: Outcome) -> Any:
             for method, (label, colour) in METHODS.items():
                 points = [c for c in mine if c["method"] == method]
                 x = [c["n_components"] for c in points]
-                y = [c[name][2] for c in points]
+                low, y, high = ([c[name][part] for c in points] for part in (0, 2, 4))
                 if points:
                     ax.plot(x, y, marker="o", markersize=3.5, color=colour, label=label)
+                    ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
             ticks = sorted({c["n_components"] for c in mine})
             ax.set_xscale("log")
             ax.set_xticks(ticks, [str(k) for k in ticks])
@@ -239,11 +244,7 @@ def draw(outcome: Outcome) -> Any:
                 ax.set_xlabel("K fitted")
     axes[0, 0].set_ylabel("effective number of columns")
     axes[1, 0].set_ylabel("completion of held-out samples,\nnats per token")
-    handles: dict[str, Any] = {}
-    for ax in axes.ravel():
-        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4)
-    return figure
+    return with_legend(figure)
 
 
 OVERFIT = Experiment(

@@ -14,7 +14,7 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.parallel import for_each
 from gapmf.reproduce.cache import NotFinishedError, ResultCache, Trace, to_columns, trace_fit
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, judge, load
-from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure
+from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure, with_legend
 
 NEAR = 0.01  # nats per token below the best: a schedule counts as near there
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
@@ -173,8 +173,7 @@ def draw(outcome: Outcome) -> Any:
             top = curves["log_likelihood"][these].max()
             ax.set_ylim(top - 0.32, top + 0.02)
     axes[0].set_ylabel("log-likelihood, nats per token")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+    return with_legend(figure)
 
 
 RACE = Experiment(

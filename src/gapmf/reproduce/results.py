@@ -86,6 +86,20 @@ def plot_bands(ax: Any, bands: Any, column: str) -> None:
         ax.plot(x, middle, color=COLOURS[name])
 
 
+def with_legend(figure: Any) -> Any:
+    """Put one legend, of what all panels show, below them: it covers no curve."""
+    handles: dict[str, Any] = {}
+    for ax in figure.axes:
+        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=max(len(handles), 1),
+    )
+    return figure
+
+
 def quantiles(values: Any) -> list[float | None]:
     """Return minimum, quartiles and maximum; None for infinite ones.
 

@@ -38,6 +38,7 @@ from gapmf.reproduce.results import (
     plot_bands,
     plot_runs,
     quantiles,
+    with_legend,
 )
 
 NEAR = 0.5  # nats above the minimum: an algorithm counts as converged there
@@ -216,7 +217,7 @@ def draw_cost(outcome: Outcome) -> Any:
     left.axhline(outcome.findings["smallest_cost"], label="exact minimum", **DASHED)
     left.set(xlabel="CPU time, s", ylabel="$C_{ML}(W)$, nats", title="the first data set")
     plot_excess(right, outcome)
-    return _with_legend(figure, left)
+    return with_legend(figure)
 
 
 def draw_norms(outcome: Outcome) -> Any:
@@ -224,7 +225,7 @@ def draw_norms(outcome: Outcome) -> Any:
     figure, (left, right) = new_figure(2)
     plot_norms(left, outcome)
     plot_all_norms(right, outcome)
-    return _with_legend(figure, left)
+    return with_legend(figure)
 
 
 def draw_both(outcome: Outcome) -> Any:
@@ -233,13 +234,7 @@ def draw_both(outcome: Outcome) -> Any:
     plot_norms(left, outcome)
     plot_all_norms(middle, outcome)
     plot_excess(right, outcome)
-    return _with_legend(figure, left)
-
-
-def _with_legend(figure: Any, ax: Any) -> Any:
-    """Put the legend of one panel, which is that of all, below the panels: it covers no curve."""
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+    return with_legend(figure)
 
 
 def plot_norms(ax: Any, outcome: Outcome) -> None:
@@ -268,9 +263,9 @@ def plot_all_norms(ax: Any, outcome: Outcome) -> None:
 def plot_excess(ax: Any, outcome: Outcome) -> None:
     """Draw medians and quartiles over data sets of the cost above the exact minimum."""
     plot_bands(ax, outcome.more["bands"], "excess")
-    ax.axhline(NEAR, **(DASHED | {"linestyle": (0, (1, 2))}))
+    ax.axhline(NEAR, label=f"{NEAR:g} nats", **(DASHED | {"linestyle": (0, (1, 2))}))
     ax.set(xscale="log", yscale="log", xlabel="iteration")
-    ax.set_ylabel("$C_{ML}(W)$ above the exact minimum, nats")
+    ax.set_ylabel("$C_{ML}$ above its minimum, nats")
     ax.set_title(_seeds(outcome))
 
 
