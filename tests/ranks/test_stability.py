@@ -61,7 +61,7 @@ def test_the_estimator_tells_a_clear_component_from_a_spare_one(by):
     clear = np.argsort(-est.model_.shares)[:2]
     # A spare component may take a part of a clear one's role in some fits.
     assert (found.returned[clear] >= 2 / 3).all()
-    assert np.median(found.overlap[:, clear]) == 1.0
+    assert np.median(found.overlap[:, clear]) > 0.99
     low, high = found.weight_intervals[clear, :, 0], found.weight_intervals[clear, :, 1]
     assert (low <= high).all()
     if by == "bootstrap":
