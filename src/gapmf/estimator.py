@@ -23,6 +23,8 @@ from gapmf.analysis.groups import (
     GroupComparison,
     check_groups,
     check_level,
+    check_sizes,
+    choose_for_posterior,
     compare_groups,
     share_variances,
 )
@@ -1341,18 +1343,17 @@ class GammaPoissonMF(
         counts = self._only_known(counts)
         kept = np.flatnonzero(np.diff(counts.indptr))
         n_without, counts = counts.shape[0] - kept.size, counts[kept]
-        shares, variances = (np.empty((kept.size, model.n_components)) for _ in range(2))
-        at_once = max(1, (1 << 20) // model.n_components)
-        for lo in range(0, kept.size, at_once):  # draws of all samples may not fit in memory
-            part = slice(lo, lo + at_once)
-            posterior = self._posterior_of(counts[part], model, "compare", n_draws=N_DRAWS)
-            shares[part] = posterior.proportions
-            draws = np.asarray(posterior.draws)
-            variances[part] = share_variances(counts[part], model.W, draws)
+        found = found._replace(codes=found.codes[kept])
+        check_sizes(found)
+        shares = self._posterior_of(counts, model, "proportions").proportions
+        some = choose_for_posterior(found, np.random.default_rng(self._seed))
+        draws = self._posterior_of(counts[some], model, "posterior", n_draws=N_DRAWS).draws
+        variances = np.full_like(shares, np.nan)
+        variances[some] = share_variances(counts[some], model.W, np.asarray(draws))
         return compare_groups(
             shares,
             variances,
-            found._replace(codes=found.codes[kept]),
+            found,
             level=level,
             n_without_counts=n_without,
             labels=tuple(

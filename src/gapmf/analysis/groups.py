@@ -17,7 +17,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.types import Array, Index
 from gapmf.validation import check_number
 
-N_DRAWS = 16  # of the activations of each sample: variances are averaged over samples
+# Posterior variances are averaged over samples, so that a few draws of some samples are enough: so
+# many of all groups together, and of each group at least.
+N_DRAWS, N_POSTERIOR, LEAST_POSTERIOR = 16, 256, 8
 _ENTRIES_AT_ONCE = 1 << 20  # counts × components × draws
 _MAX_ROWS = 60  # in the printed form
 _MAX_DOTS = 6  # groups that a picture shows as dots; with more, it shows colours
@@ -297,6 +299,23 @@ def check_level(level: Any) -> float:
     return float(level)
 
 
+def check_sizes(groups: Groups) -> None:
+    """Refuse a group that is empty."""
+    sizes = np.bincount(groups.codes, minlength=len(groups.names))
+    if not sizes.all():
+        raise InvalidInputError(
+            f"group {groups.names[int(sizes.argmin())]!r} has no sample with counts: leave it out"
+        )
+
+
+def choose_for_posterior(groups: Groups, rng: np.random.Generator) -> Index:
+    """Choose some samples of each group at random, whose posterior variances are computed."""
+    n = max(N_POSTERIOR // len(groups.names), LEAST_POSTERIOR)
+    order = rng.permutation(groups.codes.size)
+    some = [order[groups.codes[order] == g][:n] for g in range(len(groups.names))]
+    return np.sort(np.concatenate(some))
+
+
 def share_variances(counts: sp.csr_array, W: Array, draws: Array) -> Array:
     """Return the posterior variance of L_k / Σ_k L_k of each sample, (N, K); no row may be empty.
 
@@ -331,16 +350,15 @@ def compare_groups(
     n_without_counts: int = 0,
     labels: tuple[str, ...] = (),
 ) -> GroupComparison:
-    """Compare mean shares (N, K) of samples, with their posterior variances (N, K), by group."""
+    """Compare mean shares (N, K) of samples by group.
+
+    Their posterior variances (N, K) may be nan for some samples, but not for all of a group.
+    """
     from scipy import stats
 
     G = len(groups.names)
     members = [groups.codes == g for g in range(G)]
     sizes = np.array([int(inside.sum()) for inside in members])
-    if not sizes.all():
-        raise InvalidInputError(
-            f"group {groups.names[int(sizes.argmin())]!r} has no sample with counts: leave it out"
-        )
     own = [_moments(shares[inside], variances[inside]) for inside in members]
     rest = [_moments(shares[~inside], variances[~inside]) for inside in members]
     mean, error, inner, dof = (
@@ -390,7 +408,7 @@ def _moments(shares: Array, variances: Array) -> _Moments:
     """Return the mean, with variance (between samples + mean posterior variance) / N."""
     N = shares.shape[0]
     between = shares.var(axis=0, ddof=1) if N > 1 else np.full(shares.shape[1], np.nan)
-    inner = variances.mean(axis=0) / N
+    inner = np.nanmean(variances, axis=0) / N
     return _Moments(shares.mean(axis=0), np.sqrt(between / N + inner), np.sqrt(inner), N - 1)
 
 

@@ -20,7 +20,7 @@ from gapmf.types import Array, Index
 LEVEL = 0.01  # p-values up to this are marked, and lead to advice
 # Draws of all replicates together: of activations, and of tokens. The samples that exceed them
 # are left out at random, but so many are kept.
-ACTIVATION_WORK, TOKEN_WORK, LEAST_SAMPLES, MOST_SAMPLES = 2e7, 1.5e7, 50, 10_000
+ACTIVATION_WORK, TOKEN_WORK, LEAST_SAMPLES, MOST_SAMPLES = 1e7, 8e6, 50, 10_000
 _BAND = (0.05, 0.95)
 
 # The statistics, in words; the last one is of the counts around their expected values.
