@@ -12,7 +12,7 @@ from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import Validator, validate
 
 import gapmf
-from gapmf import datasets, errors
+from gapmf import datasets, errors, plot
 
 # What public calls return, beside the classes in gapmf.__all__.
 RESULTS = [
@@ -99,6 +99,7 @@ def _public() -> tuple[list[str], list[str]]:
         for name, value in vars(datasets).items()
         if inspect.isfunction(value) and value.__module__ == datasets.__name__ and name[0] != "_"
     ]
+    names += [f"gapmf.plot.{name}" for name in plot.__all__]
     classes = [name for name in names if inspect.isclass(load(name))]
     return classes, [name for name in names if name not in classes]
 

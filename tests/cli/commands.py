@@ -27,7 +27,7 @@ import contextlib, gc, json, os, signal, sys, warnings
 import rich.progress
 from gapmf import GammaPoissonMF
 import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.simulate
-import gapmf.cli.rank_commands
+import gapmf.cli.rank_commands, gapmf.cli.report_command
 
 # What typer imports when it is first used, and the kernels of most commands.
 with contextlib.suppress(FileNotFoundError):

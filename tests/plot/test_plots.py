@@ -132,7 +132,7 @@ def test_similarity(est):
             assert overlap[i, j] == pytest.approx(np.sqrt(p[k] * p[m]).sum())
 
 
-def test_structure_of_cells(adata):
+def test_structure_of_cells(adata, est):
     ax = drawn(plot.structure(adata, groupby="kind"))
     assert [label.get_text() for label in ax.get_xticklabels()] == ["old", "new"]
     assert [to_hex(line.get_color()) for line in ax.lines] == ["#ff0000", "#00ff00"]

@@ -96,7 +96,7 @@ def _number(text):
 def test_tables_sort(opened):
     found, _, _ = opened
     assert set(found["tables"]) == {
-        f"table-{name}" for name in ("components", "features", "samples", "ranks")
+        f"table-{name}" for name in ("components", "features", "samples", "check", "ranks")
     }
     for table in found["tables"].values():
         for done in table["sorted"]:

@@ -68,7 +68,7 @@ def test_a_model_alone(fit, tmp_path):
     _, _, words = read(tmp_path / "report.html")
     for text in ("3 components", "9 features", "The fit stopped by itself", "Component 2"):
         assert text in words
-    assert words.count("gapmf report zoo.gapmf --data DATA -o report.html") == 2
+    assert words.count("gapmf report zoo.gapmf --data DATA -o report.html") == 3
     assert "gapmf report zoo.gapmf --data DATA --rank -o report.html" in words
 
 
@@ -226,7 +226,7 @@ def test_groups_of_cells(fit, tmp_path):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"X": None, "groups": ["a"]}, "groups are those of data"),
+        ({"X": None, "groups": ["a"]}, "groups is about data"),
         ({"X": None, "rank_report": True}, "rank report needs data"),
         ({"groups": ["a"]}, "groups has 1 entries, but there are 30"),
         ({"sample_names": ["a"]}, "sample_names are 1, but there are 30"),

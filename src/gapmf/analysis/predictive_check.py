@@ -117,9 +117,10 @@ class PredictiveCheck:
         low, middle, high = self.bands()
         lines = [f"{'statistic':<33} {'observed':>9} {'model':>9} {'90 % of draws':>21} {'p':>6}"]
         for i, name in enumerate(self.statistics):
-            band = f"{_short(low[i])} to {_short(high[i])}"
+            band = f"{write_short(low[i])} to {write_short(high[i])}"
+            observed, model = write_short(self.observed[i]), write_short(middle[i])
             lines.append(
-                f"{STATISTICS[name]:<33} {_short(self.observed[i]):>9} {_short(middle[i]):>9} "
+                f"{STATISTICS[name]:<33} {observed:>9} {model:>9} "
                 f"{band:>21} {self.p_values[i]:>6.3f}{' *' if self._direction(name) else ''}"
             )
         notes = [f"*: p ≤ {LEVEL:g}. If the model is right, each is marked with this probability."]
@@ -194,7 +195,8 @@ class PredictiveCheck:
         return f"feature {f}" if self.feature_names is None else f"{self.feature_names[f]!s}"
 
 
-def _short(value: float) -> str:
+def write_short(value: float) -> str:
+    """Write a statistic with about three digits."""
     if abs(value) >= 1_000:
         return f"{value:,.0f}"
     digits = 3 if abs(value) >= 0.01 else 2 if abs(value) >= 0.001 else 1

@@ -60,7 +60,7 @@ def compare(request: CompareRequest) -> None:
     file = Path(request.groups)
     check_not_input(request.output, groups=file)
     est, table = load(request, (*PICTURES, *SUFFIXES))
-    groups = read_groups(request, table)
+    groups = read_groups(request.groups, request.data, request.reading, table)
     with echo_warnings():
         found = est.compare(table.counts, groups, level=request.level)
     order = found.order()
@@ -91,15 +91,14 @@ def compare(request: CompareRequest) -> None:
         typer.echo(str(found))
 
 
-def read_groups(request: CompareRequest, table: Table) -> Any:
+def read_groups(asked: str, data: Path, reading: dict[str, Any], table: Table) -> Any:
     """Return the group of each sample, from a file or from a column of an .h5ad."""
-    path, encoding = Path(request.groups), request.reading.get("encoding") or "utf-8"
+    path, encoding = Path(asked), reading.get("encoding") or "utf-8"
     if not path.is_file():
-        if request.data.suffix.lower() == ".h5ad":
-            return read_obs(str(request.data), request.groups)
+        if data.suffix.lower() == ".h5ad":
+            return read_obs(str(data), asked)
         raise InvalidInputError(
-            f"--groups {request.groups}: there is no such file, and only an .h5ad has columns of "
-            "samples"
+            f"--groups {asked}: there is no such file, and only an .h5ad has columns of samples"
         )
     if path.suffix.lower() not in (".csv", ".tsv"):
         return read_text_lines(str(path), encoding)
@@ -115,7 +114,7 @@ def read_groups(request: CompareRequest, table: Table) -> Any:
         )
     if table.sample_names is None:
         raise InvalidInputError(
-            f"{request.data} has no names of samples that {path} could be matched by: give a text "
+            f"{data} has no names of samples that {path} could be matched by: give a text "
             "file with one group per line"
         )
     names, groups = frame.iloc[:, 0], frame.iloc[:, 1]
@@ -126,6 +125,6 @@ def read_groups(request: CompareRequest, table: Table) -> Any:
     found = groups.set_axis(names).reindex(table.sample_names)
     if found.isna().any():
         raise InvalidInputError(
-            f"{path} has no group for the sample {found.index[found.isna()][0]!r} of {request.data}"
+            f"{path} has no group for the sample {found.index[found.isna()][0]!r} of {data}"
         )
     return found.to_numpy()

@@ -22,6 +22,10 @@ SMOOTHING = (
     "when samples are scored or transformed. With 0, a sample with a feature that the fit has not "
     "seen has likelihood 0."
 )
+_GROUPS = (
+    "Groups: a column of the obs of an .h5ad, a text file with one group per line, or a .csv or "
+    ".tsv with two columns, the names of samples and their groups."
+)
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
 Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
@@ -218,14 +222,7 @@ class CheckRequest(Request):
 class CompareRequest(Request):
     """The arguments of `gapmf compare`."""
 
-    groups: Annotated[
-        str,
-        Option(
-            metavar="COLUMN|FILE",
-            help="Groups: a column of the obs of an .h5ad, a text file with one group per line, or "
-            "a .csv or .tsv with two columns, the names of samples and their groups.",
-        ),
-    ]
+    groups: Annotated[str, Option(metavar="COLUMN|FILE", help=_GROUPS)]
     level: Annotated[float, Option(help="Level of the intervals.")] = 0.95
     output: PictureOrTable = None
 
@@ -249,13 +246,7 @@ class ReportRequest:
         Path | None,
         Option("--data", metavar="DATA", help=f"{_DATA} As a rule, those that were fitted."),
     ] = None
-    groups: Annotated[
-        str | None,
-        Option(
-            help="Groups of samples to compare: a file with one group per line, or with a sample "
-            "and its group in two columns; for an .h5ad, a column of obs."
-        ),
-    ] = None
+    groups: Annotated[str | None, Option(metavar="COLUMN|FILE", help=_GROUPS)] = None
     image: Annotated[
         str | None,
         Option(
@@ -264,6 +255,7 @@ class ReportRequest:
             "example 28x28, or square.",
         ),
     ] = None
+    exposure: Exposure = None
     rank: Annotated[
         bool, Option("--rank", help="Add the rank report, which may take longer than the fit.")
     ] = False

@@ -111,6 +111,21 @@ def read_obs(path: str, column: str) -> Any:
     return obs[column].reset_index(drop=True)
 
 
+def read_colours(path: str, column: str) -> dict[str, str]:
+    """Return the colours that scanpy has given to the categories of a column of obs, if any."""
+    adata = _open_h5ad(path, backed="r")
+    return {} if column not in adata.obs else category_colours(adata, column)
+
+
+def category_colours(adata: Any, column: str) -> dict[str, str]:
+    """Return the colours of the categories of a column of obs, as scanpy stores them in uns."""
+    categories = getattr(getattr(adata.obs[column], "cat", None), "categories", [])
+    colours = adata.uns.get(f"{column}_colors", [])
+    if len(colours) < len(categories):  # of an earlier clustering
+        return {}
+    return {str(c): str(colour) for c, colour in zip(categories, colours, strict=False)}
+
+
 def _open_h5ad(path: str, **options: Any) -> Any:
     try:
         import anndata

@@ -102,18 +102,20 @@ def structure_order(
     return np.lexsort(keys)
 
 
-def is_known(name: Any) -> bool:
-    """Return False for None and NaN."""
-    return name is not None and name == name  # noqa: PLR0124
-
-
 def group_names(groups: Any) -> list[Any]:
-    """Return the groups in their order, of a categorical or sorted. None and NaN are no groups."""
+    """Return the groups in their order: that of a categorical, else sorted; None is no group."""
     categories = getattr(getattr(groups, "cat", groups), "categories", None)
-    present = {name for name in groups if is_known(name)}
+    present = {name for name, known in zip(groups, has_group(groups), strict=True) if known}
     if categories is not None:
         return [name for name in categories if name in present]
     return sorted(present, key=lambda name: (str(type(name)), name))
+
+
+def has_group(groups: Any) -> list[bool]:
+    """Return for each sample whether its group is known: not None, NaN or pandas' NA."""
+    import pandas as pd
+
+    return [not pd.isna(group) for group in groups]
 
 
 def parse_image(image: Any, n_features: int) -> tuple[int, int] | None:

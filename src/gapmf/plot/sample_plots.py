@@ -10,7 +10,7 @@ import numpy as np
 from gapmf.counts import is_anndata
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.posterior import Posterior
-from gapmf.plot.arrange import OTHERS, PALETTE, group_names, structure_order
+from gapmf.plot.arrange import OTHERS, PALETTE, group_names, has_group, structure_order
 from gapmf.plot.component_plots import _plain
 from gapmf.plot.source import obs_groups
 from gapmf.plot.style import COLOUR, INK, bare, get_axes
@@ -80,12 +80,17 @@ def structure(
     groups, colours = _groups(source, groupby, N)
     most = check_whole(max_samples, "max_samples")
     names = [None] if groups is None else group_names(groups)
+    known = [] if groups is None else has_group(groups)
     ax = get_axes(ax, 8.0, 2.6)
     palette = component_palette(proportions)
     stack = np.argsort(-proportions.mean(axis=0), kind="stable")
     left, middles = 0.0, []
     for name in names:
-        rows = np.arange(N) if groups is None else np.flatnonzero([g == name for g in groups])
+        rows = (
+            np.arange(N)
+            if groups is None
+            else np.flatnonzero([i and g == name for g, i in zip(groups, known, strict=True)])
+        )
         if not rows.size:
             continue
         rows = rows[structure_order(proportions[rows])]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gapmf.counts import anndata_matrix, is_anndata
 from gapmf.errors import InvalidInputError
+from gapmf.io.matrices import category_colours
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -55,9 +56,4 @@ def obs_groups(adata: Any, groupby: str) -> tuple[Any, dict[str, str]]:
     if groupby not in adata.obs:
         known = ", ".join(map(str, adata.obs.columns)) or "no columns"
         raise InvalidInputError(f"obs has no column {groupby!r}: there are {known}")
-    groups = adata.obs[groupby]
-    categories = getattr(getattr(groups, "cat", None), "categories", [])
-    colours = adata.uns.get(f"{groupby}_colors", [])
-    if len(colours) < len(categories):  # of an earlier clustering
-        return groups, {}
-    return groups, {str(c): str(colour) for c, colour in zip(categories, colours, strict=False)}
+    return adata.obs[groupby], category_colours(adata, groupby)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-INK, QUIET, COLOUR, CHOSEN = "#22262b", "#7b838c", "#3b6fb6", "#c8553d"
+from gapmf.analysis.pictures import COLOUR, FLAGGED, INK, QUIET
+from gapmf.errors import InvalidInputError
+
+__all__ = ["CHOSEN", "COLOUR", "INK", "QUIET"]
+
+CHOSEN = FLAGGED
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -23,8 +28,6 @@ def get_axes(ax: Any, width: float = 6.4, height: float = 4.0) -> Any:
 
 def get_panels(axes: Any, n: int, n_columns: int, width: float, height: float) -> list[Any]:
     """Return n axes: those that were given, or panels of a new figure, each so large."""
-    from gapmf.errors import InvalidInputError
-
     if axes is None:
         plt = _matplotlib("pyplot")
         n_columns = min(n, n_columns)

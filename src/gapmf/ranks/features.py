@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.model import GaP
 from gapmf.types import Array, Index
 from gapmf.validation import check_option, check_whole
+
+if TYPE_CHECKING:  # `gapmf topics` starts without joblib
+    from gapmf.parallel import Progress
 
 ORDERS = ("distinctive", "weight")
 ALL = slice(None)
@@ -85,7 +88,11 @@ def _counts_here(model: GaP, feature_counts: Array, features: Index | slice) -> 
 
 
 def order_features(
-    model: GaP, feature_counts: Array, by: str = "distinctive", n: int | None = None
+    model: GaP,
+    feature_counts: Array,
+    by: str = "distinctive",
+    n: int | None = None,
+    progress: Progress | None = None,
 ) -> NDArray[np.int64]:
     """Return the first n features of each component in order, or all: an array (n, K).
 
@@ -102,6 +109,8 @@ def order_features(
         value[value < 1.0] = 0.0
     for k in range(model.n_components):
         order[:, k] = _largest(value[:, k], weights[:, k], n)
+        if progress is not None:
+            progress(0.5 + 0.5 * (k + 1) / model.n_components)
     return order
 
 

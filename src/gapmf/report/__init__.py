@@ -25,6 +25,8 @@ def write_report(
     groups: Any = None,
     group_colours: dict[str, str] | None = None,
     image: tuple[int, int] | str | None = None,
+    exposure: Any = None,
+    observed: Any = None,
     rank_report: RankReport | bool = False,
     title: str | None = None,
     model_name: str | None = None,
@@ -57,6 +59,10 @@ def write_report(
     image : (int, int) or str, default=None
         Height and width, if the features are the pixels of an image, row by row. "square" takes
         the root of their number.
+    exposure : float, array-like of shape (n_samples,) or "total", default=None
+        Exposure of each sample, as in `GammaPoissonMF.fit`.
+    observed : array-like or str, default=None
+        Which entries of X were observed, as in `GammaPoissonMF.fit`.
     rank_report : RankReport or bool, default=False
         A report that was made by ``est.rank_report(X)``. True makes one, which may take longer
         than the fit.
@@ -87,6 +93,7 @@ def write_report(
     file = Path(path)
     check_output(file, (".html", ".htm"))
     wanted = Wanted(
-        sample_names, groups, group_colours, image, rank_report, title, model_name, data_name
-    )
+        sample_names, groups, group_colours, image, exposure, observed, rank_report, title,
+        model_name, data_name,
+    )  # fmt: skip
     write_text(page(collect(est, X, wanted), __version__), file)

@@ -138,9 +138,13 @@ def _stopping(content: Content) -> str:
             "larger number of iterations (--max-iter, or max_iter in Python) may give a better "
             "model."
         )
+    text = "The fit stopped by itself, because it expected to gain next to nothing from going on"
+    gain = getattr(est, "last_gain_", None)
+    if gain is None:
+        return f"{text} (tolerance: {_short(est.tol)} nats per count)."
     return (
-        f"The fit stopped by itself: it expected to gain next to nothing from going on (tolerance "
-        f"{_short(est.tol)} nats per count)."
+        f"{text}: as many iterations as its last part had would add at most {_short(gain)} nats "
+        "per count."
     )
 
 

@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from gapmf.analysis.predictive_check import PredictiveCheck
 from gapmf.counts import is_anndata, is_frame
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
@@ -25,11 +26,12 @@ from gapmf.model import GaP
 from gapmf.plot.arrange import (
     component_colours,
     group_names,
-    is_known,
+    has_group,
     parse_image,
     share_order,
     similarity,
 )
+from gapmf.progress import progress_bar
 from gapmf.ranks.features import order_features
 from gapmf.ranks.report import RankReport
 from gapmf.types import Array, Index
@@ -70,7 +72,8 @@ class Data:
     of_the_fit: bool
     log_likelihood: LogLikelihood
     one_component: float
-    """The log-likelihood of one component with the frequencies of the fit."""
+    """The log-likelihood of one component with the frequencies of the fit; nan with exposures."""
+    check: PredictiveCheck | None
     samples: Samples
 
 
@@ -109,6 +112,8 @@ class Wanted:
     groups: Any = None
     group_colours: dict[str, str] | None = None
     image: Any = None
+    exposure: Any = None
+    observed: Any = None
     rank_report: RankReport | bool = False
     title: str | None = None
     model_name: str | None = None
@@ -122,9 +127,9 @@ def collect(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Content:
     model = est.model_
     image = parse_image(wanted.image, model.n_features)
     if X is None:
-        for name in ("sample_names", "groups"):
+        for name in ("sample_names", "groups", "exposure", "observed"):
             if getattr(wanted, name) is not None:
-                raise InvalidInputError(f"{name} are those of data: give the data, too")
+                raise InvalidInputError(f"{name} is about data: give the data, too")
         if wanted.rank_report is True:
             raise InvalidInputError("the rank report needs data: give the counts of the fit, too")
     names = getattr(est, "feature_names_in_", None)
@@ -139,9 +144,11 @@ def collect(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Content:
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             data = _ask(est, X, wanted)
             if wanted.rank_report is True:
-                ranks = est.rank_report(X)
+                how = {"exposure": wanted.exposure, "observed": wanted.observed}
+                ranks = est.rank_report(X, **how)
     names = range(model.n_features) if names is None else names
-    top = order_features(model, est.feature_counts_, n=TOP)
+    with progress_bar(est.verbose, "features") as progress:
+        top = order_features(model, est.feature_counts_, n=TOP, progress=progress)
     return Content(
         est=est,
         title=wanted.title or _title(model, wanted.data_name),
@@ -179,15 +186,22 @@ def _labels(model: GaP, top: Index, names: Sequence[Any]) -> list[str]:
 
 def _ask(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Data:
     """Ask the model about counts."""
-    counts, _ = est._check_samples(X)
+    how = {"exposure": wanted.exposure, "observed": wanted.observed}
+    counts, model, observation = est._check_observed_samples(X, **how)
     N = counts.shape[0]
     names = _sample_names(X, wanted.sample_names, N)
     groups, places, colours = _groups(X, wanted, N)
-    found = est.log_likelihood(counts, precision=PRECISION, total_only=True)
+    found = est.log_likelihood(X, precision=PRECISION, total_only=True, **how)
     some = np.arange(N)
     if N > MAX_SAMPLES:
         some = np.sort(np.random.default_rng(0).choice(N, MAX_SAMPLES, replace=False))
-    posterior = est.posterior(counts[some])
+    posterior = est._posterior_of(
+        est._only_known(counts)[some],
+        model,
+        "posterior",
+        observation=None if observation is None else observation.take(some),
+        quantiles=(0.05, 0.95),  # with these come the standard deviations
+    )
     samples = Samples(
         chosen=some,
         names=[names[n] for n in some],
@@ -205,7 +219,8 @@ def _ask(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Data:
         n_counts=int(counts.sum()),
         of_the_fit=np.array_equal(np.asarray(counts.sum(axis=0)), est.feature_counts_),
         log_likelihood=found,
-        one_component=_one_component(est, counts),
+        one_component=np.nan if observation else _one_component(est, counts),
+        check=None if observation else est.predictive_check(X),
         samples=samples,
     )
 
@@ -261,10 +276,10 @@ def _groups(X: Any, wanted: Wanted, N: int) -> tuple[list[str] | None, list[str]
         groups, colours = obs_groups(X, groups)
     if len(groups) != N:
         raise InvalidInputError(f"groups has {len(groups):,} entries, but there are {N:,} samples")
-    known = [name for name in groups if is_known(name)]
+    known = has_group(groups)
     places = [str(name) for name in group_names(groups)]
-    found = [str(name) if is_known(name) else "without a group" for name in groups]
-    if len(known) < N:
+    found = [str(g) if there else "without a group" for g, there in zip(groups, known, strict=True)]
+    if not all(known):
         places.append("without a group")
     if len(places) > MAX_GROUPS:
         sizes = {name: found.count(name) for name in places}

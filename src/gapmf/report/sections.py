@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gapmf.analysis.predictive_check import LEVEL, STATISTICS, write_short
 from gapmf.report import charts
 from gapmf.report.about_components import the_components, the_map
 from gapmf.report.about_fit import the_fit
@@ -22,6 +23,60 @@ class Section(NamedTuple):
     name: str
     title: str
     write: Callable[[Content], Html | None]
+
+
+def the_check(content: Content) -> Html:
+    """Compare the data with data that are drawn from the model."""
+    if content.data is None:
+        return missing("Whether the model describes the data", content, "")
+    check = content.data.check
+    if check is None:
+        return tag("p", "There is no such check yet of fits with exposures or missing entries.")
+    low, middle, high = check.bands()
+    rows = []
+    for i, name in enumerate(check.statistics):
+        marked = "differs" if check.p_values[i] <= LEVEL else ""
+        rows.append(
+            [
+                STATISTICS[name],
+                _value(check.observed[i]),
+                _value(middle[i]),
+                f"{write_short(low[i])} to {write_short(high[i])}",
+                [float(check.p_values[i]), f"{check.p_values[i]:.3f}"],
+                marked,
+            ]
+        )
+    columns = [
+        Column("Statistic"),
+        Column("Data", "number"),
+        Column("Model", "number", "the median of the drawn data sets"),
+        Column("90 % of draws"),
+        Column("p", "number", "how often the model differs as much as the data do"),
+        Column("Verdict"),
+    ]
+    some = ""
+    if check.n_entries_checked < check.n_samples:
+        some = (
+            f" To save time, totals are those of {check.n_checked:,} samples and single counts "
+            f"those of {check.n_entries_checked:,}, chosen at random."
+        )
+    n = len(check.replicates)
+    return join(
+        [
+            tag(
+                "p",
+                f"{n} data sets were drawn from the fitted model. If the model describes the data, "
+                f"they look alike. A statistic is marked if no more than {100 * LEVEL:g} % of the "
+                f"drawn data sets are as extreme as the data.{some}",
+            ),
+            tag("ul", *(tag("li", text) for text in check.advice), class_="note advice"),
+            table("check", "Statistics of the data and of the model", columns, rows),
+        ]
+    )
+
+
+def _value(value: float) -> list[object]:
+    return [float(value) if np.isfinite(value) else None, write_short(float(value))]
 
 
 def the_ranks(content: Content) -> Html:
@@ -82,6 +137,10 @@ def next_steps(content: Content) -> Html:
     commands = [
         ("How likely are data that the fit has not seen?", f"gapmf score {model} NEW_DATA"),
         ("What is each component worth, and how many are enough?", f"gapmf rank {model} {data}"),
+        (
+            "Which components differ between groups of samples?",
+            f"gapmf compare {model} {data} --groups GROUPS",
+        ),
         ("Would more or fewer components predict better?", f"gapmf select {data} -k 5,10,20,40"),
         (
             "The proportions of all samples, to cluster and plot:",
@@ -109,6 +168,7 @@ SECTIONS = (
     Section("components", "Components", the_components),
     Section("map", "Which components are alike", the_map),
     Section("samples", "Samples", the_samples),
+    Section("check", "Does it describe the data", the_check),
     Section("ranks", "How many components", the_ranks),
     Section("next", "What to do next", next_steps),
 )
