@@ -348,15 +348,3 @@ def residual_spread(X, H, W, weights):
             above += weights[f] * ((X[n, f] - mu) ** 2 - X[n, f])
             below += weights[f] * mu**2
     return above / below
-
-
-def share_moments(v, W, alpha, beta):
-    """Mean and variance of L_k / Σ L given one sample's counts, by enumeration of C: (2, K)."""
-    W, total = np.asarray(W, dtype=float), sum(v)
-    shares, weights = [], []
-    for C in admissible(np.array(v)[:, None], W.shape[1]):
-        weights.append(probability_of_components(C, W, alpha, beta))
-        shares.append(C[:, :, 0].sum(axis=0) / total)
-    shares, weights = np.array(shares), np.array(weights) / sum(weights)
-    mean = weights @ shares
-    return np.array([mean, weights @ (shares - mean) ** 2])

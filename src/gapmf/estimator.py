@@ -19,14 +19,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import gapmf
 from gapmf import persistence
 from gapmf.analysis.groups import (
-    N_DRAWS,
     GroupComparison,
     check_groups,
     check_level,
     check_sizes,
     choose_for_posterior,
     compare_groups,
-    share_variances,
 )
 from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, choose_samples
 from gapmf.analysis.recommend import Recommendations, recommend
@@ -749,12 +747,21 @@ class GammaPoissonMF(
         how = {"exposure": exposure, "observed": observed}
         return self._posterior(X, "posterior", precision, **how, **options)
 
-    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+    def recommend(
+        self,
+        X: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exposure: Any = None,
+        observed: Any = None,
+    ) -> Recommendations:
         """Choose the features with the highest expected counts in each sample, given its counts.
 
         If samples are users and features are items, these are recommendations. The expected
-        counts are `transform(X) @ components_`, computed in blocks of samples. A sample without
-        counts is taken as one that nothing is known of: it has the expected counts of the model.
+        counts are `transform(X) @ components_`, times the exposures if there are any, computed in
+        blocks of samples. A sample without counts is taken as one that nothing is known of: it has
+        the expected counts of the model.
 
         Parameters
         ----------
@@ -764,6 +771,11 @@ class GammaPoissonMF(
             Number of features per sample.
         exclude_seen : bool, default=True
             Whether to leave out features that have counts in the sample.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -785,10 +797,12 @@ class GammaPoissonMF(
                [0, 1]])
         """
         n = check_whole(n, "n")
-        counts, model = self._check_samples(X)
+        counts, model, observation = self._check_observed_samples(X, exposure, observed)
         known = self._only_known(counts)
-        H = self._posterior_of(known, model, "recommend").mean
+        H = self._posterior_of(known, model, "recommend", None, observation).mean
         H[np.diff(known.indptr) == 0] = self.model_.alpha / self.model_.beta
+        if observation is not None:
+            H *= observation.exposure[:, None]
         with progress_bar(self.verbose, "recommend") as progress:
             items, expected = recommend(
                 H,
@@ -1117,8 +1131,8 @@ class GammaPoissonMF(
         if getattr(self, "exposure_", None) is not None or self.n_unobserved_:
             raise InvalidInputError(
                 "this question takes neither exposures nor unobserved entries, and the fit had "
-                "them: transform, proportions, posterior, log_likelihood, score and score_samples "
-                "do take them"
+                "them: transform, proportions, posterior, log_likelihood, score, score_samples, "
+                "recommend and compare do take them"
             )
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
@@ -1235,7 +1249,7 @@ class GammaPoissonMF(
         return top_features(self.model_, self.feature_counts_, n, by=by, names=names)
 
     def predictive_check(
-        self, X: Any, n_replicates: int = 199, *, random_state: Any = None
+        self, X: Any, n_replicates: int = 199, *, exposure: Any = None, random_state: Any = None
     ) -> PredictiveCheck:
         """Measure whether data look like draws from the fitted model, and report what differs.
 
@@ -1255,6 +1269,10 @@ class GammaPoissonMF(
             Counts: those of the fit, or others.
         n_replicates : int, default=199
             Number of data sets to draw, at least 199, so that p-values can be 0.01.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+            The drawn samples have the same exposures.
         random_state : int, Generator, RandomState or None, default=None
             Source of randomness. If None, the seed of the fit, so that the result is always the
             same.
@@ -1278,13 +1296,21 @@ class GammaPoissonMF(
         ['Nothing in these statistics speaks against the model.']
         """
         n_replicates = check_whole(n_replicates, "n_replicates", least=199)
-        counts, model = self._check_samples(X)
+        counts, model, observation = self._check_observed_samples(X, exposure, None)
+        if self.n_unobserved_:
+            raise InvalidInputError(
+                "the fit had unobserved entries, which predictive_check does not take: it compares "
+                "totals of all entries"
+            )
         rng = check_random_state(self._seed if random_state is None else random_state)
         counts = self._only_known(counts)
         subset = choose_samples(counts, model.n_components, n_replicates, rng)
-        some = counts[subset.rows[: subset.n_entries]]
+        some = subset.rows[: subset.n_entries]
+        own = None if observation is None else observation.take(some)
         n_draws = min(n_replicates // 2, MAX_DRAWS)
-        draws = self._posterior_of(some, model, "posterior", n_draws=n_draws).draws
+        draws = self._posterior_of(
+            counts[some], model, "posterior", None, own, n_draws=n_draws
+        ).draws
         with progress_bar(self.verbose, "predictive check") as progress:
             return check_model_fit(
                 counts,
@@ -1294,12 +1320,22 @@ class GammaPoissonMF(
                 n_replicates=n_replicates,
                 seed=int(rng.integers(2**63)),
                 alpha_learned=bool(self.learn_alpha),
+                exposure=None if observation is None else observation.exposure,
+                totals_are_exposures=isinstance(self._own_exposure(exposure), str),
                 feature_names=getattr(self, "feature_names_in_", None),
                 n_jobs=self.n_jobs,
                 progress=progress,
             )
 
-    def compare(self, X: Any, groups: Any, *, level: float = 0.95) -> GroupComparison:
+    def compare(
+        self,
+        X: Any,
+        groups: Any,
+        *,
+        level: float = 0.95,
+        exposure: Any = None,
+        observed: Any = None,
+    ) -> GroupComparison:
         """Compute how the shares of the components differ between groups of samples.
 
         Groups are batches, donors, journals, years. Their mean shares have intervals for the
@@ -1318,6 +1354,11 @@ class GammaPoissonMF(
             Group of each sample; if X is an AnnData, also the name of a column of `X.obs`.
         level : float, default=0.95
             Level of the intervals.
+        exposure : float, array-like of shape (n_samples,) or "total", default=None
+            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
+            default here, too, with the same scale. If it had other exposures, they must be given.
+        observed : array-like or sparse matrix of bool, or "nan", default=None
+            Which entries were observed, as in `fit`. None means all.
 
         Returns
         -------
@@ -1338,24 +1379,24 @@ class GammaPoissonMF(
         >>> est.compare(X, groups)
         GroupComparison(2 groups, 2 components, 0 differences)
         """
-        counts, model = self._check_samples(X)
+        counts, model, observation = self._check_observed_samples(X, exposure, observed)
         found, level = check_groups(groups, X, counts.shape[0]), check_level(level)
         counts = self._only_known(counts)
         kept = np.flatnonzero(np.diff(counts.indptr))
-        n_without, counts = counts.shape[0] - kept.size, counts[kept]
         found = found._replace(codes=found.codes[kept])
         check_sizes(found)
-        shares = self._posterior_of(counts, model, "proportions").proportions
-        some = choose_for_posterior(found, np.random.default_rng(self._seed))
-        draws = self._posterior_of(counts[some], model, "posterior", n_draws=N_DRAWS).draws
+        some = kept[choose_for_posterior(found, np.random.default_rng(self._seed))]
+        own = [None if observation is None else observation.take(rows) for rows in (kept, some)]
+        shares = self._posterior_of(counts[kept], model, "proportions", None, own[0]).proportions
+        spread = self._posterior_of(counts[some], model, "posterior", None, own[1], n_draws=1)
         variances = np.full_like(shares, np.nan)
-        variances[some] = share_variances(counts[some], model.W, np.asarray(draws))
+        variances[np.searchsorted(kept, some)] = spread.proportions_std**2
         return compare_groups(
             shares,
             variances,
             found,
             level=level,
-            n_without_counts=n_without,
+            n_without_counts=counts.shape[0] - kept.size,
             labels=tuple(
                 component_labels(
                     self.model_, self.feature_counts_, getattr(self, "feature_names_in_", None)

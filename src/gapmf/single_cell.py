@@ -155,7 +155,13 @@ def transform_anndata(
 
 
 def compare_anndata(
-    adata: Any, est: GammaPoissonMF, groups: Any, layer: str | None = None, *, level: float = 0.95
+    adata: Any,
+    est: GammaPoissonMF,
+    groups: Any,
+    layer: str | None = None,
+    *,
+    level: float = 0.95,
+    size_factor: str | None = None,
 ) -> GroupComparison:
     """Compute how the shares of components differ between groups of cells.
 
@@ -176,6 +182,8 @@ def compare_anndata(
         of that name, "raw" reads `adata.raw`.
     level : float, default=0.95
         Level of the intervals.
+    size_factor : str, optional
+        Exposure of each cell, as in `transform_anndata`.
 
     Returns
     -------
@@ -203,7 +211,8 @@ def compare_anndata(
         )
     found = check_groups(groups, adata, adata.n_obs)
     names = np.array(found.names, dtype=object)[found.codes]
-    return est.compare(_as_anndata(_aligned_cells(adata, est, layer)), names, level=level)
+    cells, exposure = _aligned_cells(adata, est, layer), _exposure(adata, size_factor)
+    return est.compare(_as_anndata(cells), names, level=level, exposure=exposure)
 
 
 def _aligned_cells(adata: Any, est: GammaPoissonMF, layer: str | None) -> Table:

@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-import naive
 from gapmf import GammaPoissonMF, GaP, compare_anndata, posterior_activations
-from gapmf.analysis.groups import Groups, check_groups, compare_groups, share_variances
+from gapmf.analysis.groups import Groups, check_groups, compare_groups
 from gapmf.errors import InvalidInputError
 
 NAMES = [f"gene {f}" for f in range(10)]
@@ -40,19 +39,6 @@ def est(cells):
 @pytest.fixture(scope="module")
 def found(est, cells, groups):
     return est.compare(cells, groups)
-
-
-def test_posterior_variances_beside_enumeration():
-    """Within 6 standard errors of 1000 draws; a variance of draws has one of about √(2/1000)."""
-    dictionary = [[3.0, 0.5, 0.0], [1.0, 2.0, 0.3], [0.2, 0.2, 4.0]]
-    model = GaP(dictionary, [0.5, 1.0, 2.0], [1.0, 2.0, 0.5])
-    X = np.array([[2, 1, 0], [0, 0, 3], [1, 1, 2], [4, 0, 0]])
-    posterior = posterior_activations(X, model, n_draws=1000, random_state=0)
-    variances = share_variances(sp.csr_array(X), model.W, posterior.draws)
-    for n, v in enumerate(X):
-        mean, variance = naive.share_moments(v, model.W, model.alpha, model.beta)
-        np.testing.assert_allclose(posterior.proportions[n], mean, atol=1e-6)
-        np.testing.assert_allclose(variances[n], variance, rtol=6 * np.sqrt(2 / 1000), atol=1e-12)
 
 
 def test_shares_differences_and_errors_beside_scipy(est, cells, groups, found):
@@ -108,8 +94,8 @@ def test_intervals_cover_the_difference_of_populations():
     kept = X.sum(axis=1) > 0
     X, codes, pair = X[kept], codes[kept], pair[kept]
     model = GaP(W, 0.7, 0.5)
-    posterior = posterior_activations(X, model, quantiles=(), n_draws=16, random_state=0)
-    variances = share_variances(sp.csr_array(X), W, posterior.draws)
+    posterior = posterior_activations(X, model, quantiles=(), n_draws=1, random_state=0)
+    variances = posterior.proportions_std**2
     covered, narrow = np.zeros(3), np.zeros(3)
     difference = truth[1] - truth[0]
     for i in range(n_pairs):
@@ -141,6 +127,21 @@ def test_many_groups_and_single_samples(est, cells, found):
     assert not single.differs.any()
     assert "one sample" in str(single)
     single.plot().figure.canvas.draw()
+
+
+def test_exposures(cells, groups):
+    """Shares of counts are those of the estimator; equal exposures change nothing."""
+    X = cells.drop(index="cell 70")
+    of = np.delete(groups, 70)
+    est = GammaPoissonMF(3, alpha=0.5, tol=1e-3, random_state=0).fit(X, exposure="total")
+    got = est.compare(X, of)
+    P = est.proportions(X)
+    np.testing.assert_allclose(got.share[0], P[of == "control"].mean(axis=0))
+    assert got.differs.any()
+    ones = GammaPoissonMF(3, alpha=0.5, tol=1e-3, random_state=0).fit(X)
+    np.testing.assert_array_equal(
+        ones.compare(X, of, exposure=np.ones(119)).interval, ones.compare(X, of).interval
+    )
 
 
 def test_one_component_has_share_one(cells, groups):
@@ -176,17 +177,20 @@ def test_groups_of_every_kind(cells, groups):
 def test_an_obs_column(est, cells, groups, found):
     anndata = pytest.importorskip("anndata")
     adata = anndata.AnnData(sp.csr_matrix(cells.to_numpy(float)), var=pd.DataFrame(index=NAMES))
-    adata.obs["batch"] = groups
+    adata.obs["batch"], adata.obs["one"] = groups, 1.0
     turned = adata[:, ::-1].copy()
     adata.layers["counts"], adata.X = adata.X, adata.X * 0
     for got in (
         compare_anndata(adata, est, "batch", layer="counts"),
         compare_anndata(turned, est, groups),
+        compare_anndata(turned, est, "batch", size_factor="one"),
         est.compare(turned[:, NAMES].copy(), "batch"),
     ):
         np.testing.assert_allclose(got.share, found.share, atol=1e-12)
         np.testing.assert_allclose(got.interval, found.interval, atol=1e-12)
-    with pytest.raises(InvalidInputError, match=r"no column 'donor': its columns are 'batch'"):
+    with pytest.raises(
+        InvalidInputError, match=r"no column 'donor': its columns are 'batch', 'one'"
+    ):
         compare_anndata(adata, est, "donor", layer="counts")
     with pytest.raises(InvalidInputError, match="adata must be an AnnData"):
         compare_anndata(cells, est, groups)

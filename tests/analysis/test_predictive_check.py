@@ -146,6 +146,27 @@ def test_depth_is_found(cells):
     assert not any("learn_alpha" in text for text in learned.advice)
 
 
+def test_exposures_describe_depth(cells):
+    """With the true depths as exposures the model fits; totals as exposures are no check."""
+    rng = np.random.default_rng(4)
+    truth = GaP(60 * rng.dirichlet(np.full(12, 0.3), 3).T, alpha=2.0)
+    depth = np.exp(rng.uniform(-1.7, 1.7, 150))
+    X = rng.poisson(depth[:, None] * draw_activations(truth, 150, rng) @ truth.W.T)
+    est = GammaPoissonMF(3, alpha=2.0, tol=1e-3, random_state=0).fit(X, exposure=depth)
+    found = est.predictive_check(X, exposure=depth)
+    assert found.exposures == "given"
+    assert not any(found._direction(name) for name in ("cv_total", "zeros", "residual"))
+    wrong = est.predictive_check(X, exposure=1.0)
+    assert wrong._direction("cv_total") == 1
+    with pytest.raises(InvalidInputError, match="these samples need theirs"):
+        est.predictive_check(X)
+    X = X[X.sum(axis=1) > 0]
+    total = GammaPoissonMF(3, alpha=2.0, tol=1e-2, random_state=0).fit(X, exposure="total")
+    found = total.predictive_check(X)
+    assert found.exposures == "total"
+    assert not any("learn" in text for text in found.advice if "Totals" in text)
+
+
 def test_missing_components_are_found(cells):
     X = cells[0]
     found = fitted(X, 1).predictive_check(X)
@@ -223,6 +244,10 @@ def test_the_picture(found):
 
 
 def test_bad_input(est, cells):
+    part = GammaPoissonMF(2, tol=1e-2, random_state=0)
+    part.fit(cells[0].to_numpy()[:, :3], observed=np.arange(450).reshape(150, 3) % 7 > 0)
+    with pytest.raises(InvalidInputError, match="unobserved entries, which predictive_check"):
+        part.predictive_check(cells[0].to_numpy()[:, :3])
     with pytest.raises(InvalidInputError, match="n_replicates must be a whole number, 199 or more"):
         est.predictive_check(cells[0], 20)
     with pytest.raises(InvalidInputError, match="X has 11 features"):

@@ -86,6 +86,17 @@ def test_ties_and_blocks(shape, block, monkeypatch):
         same_as_naive(H, W, n, seen, items, expected)
 
 
+def test_exposures_scale_expected_counts(X):
+    hours = np.linspace(0.5, 3.0, 80)
+    est = GammaPoissonMF(3, tol=1e-3, random_state=0).fit(X, exposure=hours)
+    found = est.recommend(X, 4, exposure=hours)
+    H = est.transform(X, exposure=hours)
+    H[X.sum(axis=1) == 0] = est.model_.alpha / est.model_.beta
+    same_as_naive(hours[:, None] * H, est.model_.W, 4, X, found.items, found.expected)
+    with pytest.raises(InvalidInputError, match="these samples need theirs"):
+        est.recommend(X)
+
+
 def test_a_user_gets_the_same_alone(est, X):
     frame = pd.DataFrame(X, columns=NAMES)
     every = est.recommend(frame)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.analysis.pictures import COLOUR, FLAGGED, INK, QUIET, check_axes, tidy
@@ -17,10 +15,9 @@ from gapmf.errors import InvalidInputError
 from gapmf.types import Array, Index
 from gapmf.validation import check_number
 
-# Posterior variances are averaged over samples, so that a few draws of some samples are enough: so
-# many of all groups together, and of each group at least.
-N_DRAWS, N_POSTERIOR, LEAST_POSTERIOR = 16, 256, 8
-_ENTRIES_AT_ONCE = 1 << 20  # counts × components × draws
+# Posterior variances are averaged over samples, so that some samples are enough: so many of all
+# groups together, and of each group at least.
+N_POSTERIOR, LEAST_POSTERIOR = 256, 8
 _MAX_ROWS = 60  # in the printed form
 _MAX_DOTS = 6  # groups that a picture shows as dots; with more, it shows colours
 
@@ -314,31 +311,6 @@ def choose_for_posterior(groups: Groups, rng: np.random.Generator) -> Index:
     order = rng.permutation(groups.codes.size)
     some = [order[groups.codes[order] == g][:n] for g in range(len(groups.names))]
     return np.sort(np.concatenate(some))
-
-
-def share_variances(counts: sp.csr_array, W: Array, draws: Array) -> Array:
-    """Return the posterior variance of L_k / Σ_k L_k of each sample, (N, K); no row may be empty.
-
-    Given h, a token of feature f belongs to component k with probability φ = w_fk h_k / [W h]_f.
-    The variance is that of the expected share over draws of h (S, N, K), plus the mean of
-    Σ_f v_f φ (1 − φ) / (Σ_f v_f)². Exposures cancel in φ.
-    """
-    S, N, K = draws.shape
-    result = np.empty((N, K))
-    ends = np.searchsorted(
-        counts.indptr, np.arange(0, counts.nnz, max(_ENTRIES_AT_ONCE // (S * K), 1))
-    )
-    cuts = np.unique([0, *ends.tolist(), N])
-    for lo, hi in pairwise(cuts.tolist()):
-        block = counts[lo:hi]
-        row = np.repeat(np.arange(hi - lo), np.diff(block.indptr))
-        phi = draws[:, lo:hi][:, row] * W[block.indices]
-        phi /= phi.sum(axis=2, keepdims=True)
-        v, total = block.data[:, None], np.add.reduceat(block.data, block.indptr[:-1])[:, None]
-        expected = np.add.reduceat(v * phi, block.indptr[:-1], axis=1) / total
-        spread = np.add.reduceat(v * phi * (1.0 - phi), block.indptr[:-1], axis=1) / total**2
-        result[lo:hi] = expected.var(axis=0, ddof=1) + spread.mean(axis=0)
-    return result
 
 
 def compare_groups(

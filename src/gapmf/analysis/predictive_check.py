@@ -89,6 +89,8 @@ class PredictiveCheck:
         Sample and feature of the largest count.
     alpha_learned : bool
         Whether the fit learned α.
+    exposures : {"none", "given", "total"}
+        Which exposures the samples have.
     feature_names : ndarray of str of shape (n_features,) or None
         Names of the features, if the estimator was fitted with names.
     """
@@ -107,6 +109,7 @@ class PredictiveCheck:
     residuals: Array
     largest_at: tuple[int, int]
     alpha_learned: bool
+    exposures: str
     feature_names: NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
@@ -253,15 +256,18 @@ def _advise(found: PredictiveCheck) -> list[str]:
 
 def _advise_on_depth(found: PredictiveCheck, depth: int) -> str:
     """Say what to do if totals are spread more (1) or less (-1) than the model's."""
+    text = f"Totals of samples vary {'more' if depth > 0 else 'less'} than those of the model: "
+    if found.exposures == "total":
+        return text + "they are the exposures here, so their spread says nothing about the fit."
     if depth > 0:
-        text = "Totals of samples vary more than those of the model: "
         if not found.alpha_learned:
             text += "α is too large; learn it (learn_alpha=True). Or "
+        if found.exposures == "given":
+            return text + "samples differ in depth by more than their exposures."
         return text + (
             'samples differ in depth, which exposures describe: est.fit(X, exposure="total"). '
             "Proportions (est.proportions) do not depend on totals."
         )
-    text = "Totals of samples vary less than those of the model: "
     if found.alpha_learned:
         return text + (
             "α is learned from how much samples differ in what they consist of; since activations "
@@ -296,6 +302,8 @@ def check_model_fit(
     n_replicates: int,
     seed: int,
     alpha_learned: bool,
+    exposure: Array | None = None,
+    totals_are_exposures: bool = False,
     feature_names: NDArray[Any] | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -303,6 +311,7 @@ def check_model_fit(
     """Compare counts with draws from a model.
 
     `posterior_draws` are of the activations of the samples whose entries are compared, (S, N, K).
+    `exposure` (N,) has one number for each sample, also of those that are not checked.
     Counts of features that the model does not have must have been removed.
     """
     known = np.asarray(model.W.any(axis=1))
@@ -311,10 +320,11 @@ def check_model_fit(
     n, m = data.shape[0], subset.n_entries
     entries, totals = data[:m], np.asarray(data.sum(axis=1), dtype=float)
     norms = W.sum(axis=0)
+    exposed = np.ones((n, 1)) if exposure is None else exposure[subset.rows][:, None]
 
     def draw(r: int) -> tuple[Array, Array, Array]:
         rng = np.random.default_rng([seed, r])
-        h = draw_activations(model, n, rng)
+        h = draw_activations(model, n, rng) * exposed
         drawn = draw_counts(h[:m], W, rng)
         sums = np.concatenate([drawn.sum(axis=1), rng.poisson(h[m:] @ norms)]).astype(float)
         return statistics_of(drawn, sums), np.sort(sums), feature_moments(drawn)
@@ -326,7 +336,7 @@ def check_model_fit(
     p_values = two_sided_p(observed, replicates)
 
     # Around expected counts, with activations from the posterior.
-    H, n_draws = posterior_draws, posterior_draws.shape[0]
+    H, n_draws = posterior_draws * exposed[:m], posterior_draws.shape[0]
     spread = Spread(W, H.mean(axis=0))
 
     def redraw(r: int) -> tuple[float, float]:
@@ -363,6 +373,7 @@ def check_model_fit(
         residuals=residuals,
         largest_at=largest_at,
         alpha_learned=alpha_learned,
+        exposures="total" if totals_are_exposures else "none" if exposure is None else "given",
         feature_names=feature_names,
     )
 

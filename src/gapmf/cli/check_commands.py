@@ -13,6 +13,7 @@ from gapmf.cli.files import (
     PICTURES,
     check_not_input,
     echo_warnings,
+    exposure_for,
     is_picture,
     load,
     write_picture,
@@ -28,8 +29,9 @@ from gapmf.output import SUFFIXES, to_json, to_records, write_table
 def check(request: CheckRequest) -> None:
     """Print, draw or write the predictive check of a model."""
     est, table = load(request, (*PICTURES, *SUFFIXES))
+    exposure = exposure_for(request.exposure, request.data, table, request.reading)
     with echo_warnings():
-        found = est.predictive_check(table.counts, random_state=request.seed)
+        found = est.predictive_check(table.counts, exposure=exposure, random_state=request.seed)
     low, middle, high = found.bands()
     columns = {
         "statistic": list(found.statistics),
@@ -61,8 +63,9 @@ def compare(request: CompareRequest) -> None:
     check_not_input(request.output, groups=file)
     est, table = load(request, (*PICTURES, *SUFFIXES))
     groups = read_groups(request.groups, request.data, request.reading, table)
+    exposure = exposure_for(request.exposure, request.data, table, request.reading)
     with echo_warnings():
-        found = est.compare(table.counts, groups, level=request.level)
+        found = est.compare(table.counts, groups, level=request.level, exposure=exposure)
     order = found.order()
     G, K = found.share.shape
     k, g = np.repeat(order, G), np.tile(np.arange(G), K)

@@ -207,6 +207,7 @@ class RecommendRequest(Request):
         bool,
         Option("--include-seen", help="Also recommend features that have counts in the sample."),
     ] = False
+    exposure: Exposure = None
     precision: Precision = 0.05
 
 
@@ -214,6 +215,7 @@ class RecommendRequest(Request):
 class CheckRequest(Request):
     """The arguments of `gapmf check`."""
 
+    exposure: Exposure = None
     output: PictureOrTable = None
     seed: Annotated[int | None, Option(help="Random seed. Default: that of the fit.", min=0)] = None
 
@@ -224,6 +226,7 @@ class CompareRequest(Request):
 
     groups: Annotated[str, Option(metavar="COLUMN|FILE", help=_GROUPS)]
     level: Annotated[float, Option(help="Level of the intervals.")] = 0.95
+    exposure: Exposure = None
     output: PictureOrTable = None
 
 

@@ -100,8 +100,11 @@ def recommend(request: RecommendRequest) -> None:
     """Print or write the features with the highest expected counts of each sample."""
     est, table = load(request)
     est.set_params(precision=request.precision)
+    exposure = exposure_for(request.exposure, request.data, table, request.reading)
     with echo_warnings():
-        found = est.recommend(table.counts, request.n, exclude_seen=not request.include_seen)
+        found = est.recommend(
+            table.counts, request.n, exclude_seen=not request.include_seen, exposure=exposure
+        )
     samples, names = name_samples(table), found.feature_names
     if request.json:
         content = [
