@@ -108,7 +108,7 @@ def heatmap(
     """Draw the distinctive features of all components, and how frequent they are in each.
 
     The colour is the base-2 logarithm of the ratio of a feature's frequency in a component to that
-    in the others together: 1 means twice as frequent.
+    in the others together: 1 means twice as frequent. What is not more frequent is white.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ def heatmap(
     ratios = frequency_ratios(fit.model, fit.feature_counts, np.array(rows, dtype=np.int64))
     values = np.log2(ratios[:, some])
     ax = get_axes(ax, 2.2 + 0.3 * len(some), 1.0 + 0.2 * len(rows))
-    limit = float(np.clip(np.abs(values).max(initial=0.0), 1.0, 6.0))
-    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    limit = float(np.clip(values.max(initial=0.0), 1.0, 6.0))
+    image = ax.imshow(values, cmap="Blues", vmin=0.0, vmax=limit, aspect="auto")
     ax.set_xticks(range(len(some)), [str(k) for k in some])
     ax.set_yticks(range(len(rows)), [_plain(str(fit.names[f])) for f in rows], fontsize=8)
     ax.set_xlabel("component")
@@ -210,7 +210,15 @@ def volcano(
     for some, colour in ((more, COLOUR), (clear & ~more, INK)):
         ax.scatter(across[some], up[some], s=14, color=colour, alpha=0.7, lw=0)
     first = order_features(fit.model, fit.feature_counts, n=max(n, 1))[:n, k]
+    highest, widest = float(up.max(initial=1.0)), float(np.ptp(across)) or 1.0
+    written: list[int] = []
     for f in first[more[first]]:
+        if any(
+            abs(up[f] - up[g]) < 0.045 * highest and abs(across[f] - across[g]) < 0.2 * widest
+            for g in written
+        ):
+            continue  # it would be on another one
+        written.append(f)
         beside(ax, _plain(str(fit.names[f])), (across[f], up[f]), (5, 0), INK)
     ax.axvline(0.0, color=QUIET, lw=0.8)
     ax.margins(0.12, 0.06)

@@ -86,11 +86,9 @@ def structure(
     stack = np.argsort(-proportions.mean(axis=0), kind="stable")
     left, middles = 0.0, []
     for name in names:
-        rows = (
-            np.arange(N)
-            if groups is None
-            else np.flatnonzero([i and g == name for g, i in zip(groups, known, strict=True)])
-        )
+        rows = np.arange(N)
+        if groups is not None:
+            rows = rows[[i and g == name for g, i in zip(groups, known, strict=True)]]
         if not rows.size:
             continue
         rows = rows[structure_order(proportions[rows])]
@@ -108,7 +106,10 @@ def structure(
                     color=colours[str(name)], clip_on=False)  # fmt: skip
         left += width + GAP
     labels = [] if groups is None else [_plain(str(name)) for name in names]
-    ax.set_xticks(middles[: len(labels)], labels, rotation=30 if len(labels) > 6 else 0)
+    gaps = np.diff(middles, prepend=-1.0)
+    turned = any(0.013 * len(label) > gap for label, gap in zip(labels, gaps, strict=False))
+    style: dict[str, Any] = {"rotation": 30, "ha": "right"} if turned else {}
+    ax.set_xticks(middles[: len(labels)], labels, **style)
     ax.tick_params(axis="x", length=0, pad=8)
     ax.set_xlim(0.0, left - GAP)
     ax.set_ylim(0.0, 1.0)

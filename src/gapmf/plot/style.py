@@ -34,6 +34,7 @@ def get_panels(axes: Any, n: int, n_columns: int, width: float, height: float) -
         n_rows = -(-n // n_columns)
         size = (width * n_columns, height * n_rows)
         figure = plt.figure(figsize=size, layout="constrained")
+        figure.get_layout_engine().set(wspace=0.08)
         axes = figure.subplots(n_rows, n_columns, squeeze=False)
     flat = list(axes.flat) if hasattr(axes, "flat") else list(axes)
     if len(flat) < n:

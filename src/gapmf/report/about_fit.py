@@ -82,8 +82,8 @@ def _how_well(data: Data) -> Html:
         boxes.append(
             _number(
                 f"{math.exp(gain):.2f} ×",
-                "is how much more probable each count is, on average, than with a single "
-                "component, which has only the overall frequencies of the features",
+                "as probable: the average gain of each count over a model with a single component, "
+                "which has only the overall frequencies of the features",
             )
         )
     total = f"{_signed(found.total, 0)}" + ("" if error == 0 else f" ± {found.std_error:,.0f}")
@@ -91,7 +91,7 @@ def _how_well(data: Data) -> Html:
         f"The likelihood is the probability of the data under the model. Its natural logarithm, in "
         f"nats, is {total} in all; divided by the number of counts it can be compared between data "
         "sets of different sizes. Closer to 0 is better. A difference of 0.01 between two models "
-        "means that one makes each count 1 % more probable."
+        "means that one makes each count 1\N{NO-BREAK SPACE}% more probable."
     )
     caution = (
         "These are the counts that the model was fitted to, so more components always look better "
