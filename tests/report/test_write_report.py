@@ -64,12 +64,12 @@ def read(path):
 
 def test_a_model_alone(fit, tmp_path):
     est, _ = fit
-    write_report(tmp_path / "report.html", est, model_name="zoo.gapmf")
+    write_report(tmp_path / "report.html", est, model_name="my zoo.gapmf")
     _, _, words = read(tmp_path / "report.html")
     for text in ("3 components", "9 features", "The fit stopped by itself", "Component 2"):
         assert text in words
-    assert words.count("gapmf report zoo.gapmf --data DATA -o report.html") == 3
-    assert "gapmf report zoo.gapmf --data DATA --rank -o report.html" in words
+    assert words.count("gapmf report 'my zoo.gapmf' --data DATA -o report.html") == 3
+    assert "gapmf report 'my zoo.gapmf' --data DATA --rank -o report.html" in words
 
 
 def test_numbers_are_those_of_the_library(fit, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,8 +107,9 @@ def structure(
                     color=colours[str(name)], clip_on=False)  # fmt: skip
         left += width + GAP
     labels = [] if groups is None else [_plain(str(name)) for name in names]
-    gaps = np.diff(middles, prepend=-1.0)
-    turned = any(0.013 * len(label) > gap for label, gap in zip(labels, gaps, strict=False))
+    gaps = np.diff(middles)
+    lengths = [(len(a) + len(b)) / 2 for a, b in pairwise(labels)]
+    turned = any(0.014 * n > gap for n, gap in zip(lengths, gaps, strict=False))
     style: dict[str, Any] = {"rotation": 30, "ha": "right"} if turned else {}
     ax.set_xticks(middles[: len(labels)], labels, **style)
     ax.tick_params(axis="x", length=0, pad=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from gapmf.report.content import Content
 from gapmf.report.elements import Html, tag
 
@@ -11,9 +13,12 @@ def chips(content: Content) -> list[tuple[int, str]]:
     return [(int(k), content.labels[k]) for k in content.order]
 
 
-def files(content: Content) -> tuple[str, str]:
+def files(content: Content) -> tuple[str, ...]:
     """Return the names of the files of the model and of the data, for commands."""
-    return content.model_name or "MODEL", content.data_name or "DATA"
+    return tuple(
+        default if name is None else shlex.quote(name)
+        for name, default in ((content.model_name, "MODEL"), (content.data_name, "DATA"))
+    )
 
 
 def missing(what: str, content: Content, option: str, more: str = "") -> Html:
