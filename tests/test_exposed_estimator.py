@@ -341,8 +341,8 @@ def test_held_out_counts_are_scored_with_exposures(data, best):
     model = best["both"].model_
     smaller = GaP(0.8 * model.W, model.alpha, model.beta)
     how = {"observation": observation}
-    found = held_out_scores(shown, rest, 0.2, smaller, 0, None, **how)
     h = estimate_activations(shown, smaller, 0, None, mean_field=True, **how)
+    found = held_out_scores(rest, 0.2, smaller, h, observation)
     rates = 0.25 * s[:, None] * (h @ smaller.W.T)
     literal = (poisson.logpmf(rest.toarray(), rates) * M).sum(axis=1)
     np.testing.assert_allclose(found, literal, rtol=1e-9)

@@ -143,9 +143,10 @@ def test_held_out_scores_are_those_of_the_posterior_mean(mean_field):
     """Poisson(odds × [W E[h | shown]]_f), literally, where one component makes the mean exact."""
     model = GaP([[3.0], [1.0], [0.5]], alpha=0.7, beta=2.0)
     shown, rest = np.array([[4, 0, 1], [0, 0, 0], [1, 2, 0]]), np.array([[1, 1, 0]] * 3)
-    found = predictive.held_out_scores(
-        check_counts(shown), check_counts(rest), 0.2, model, 0, None, mean_field=mean_field
+    activations = predictive.estimate_activations(
+        check_counts(shown), model, 0, None, mean_field=mean_field
     )
+    found = predictive.held_out_scores(check_counts(rest), 0.2, model, activations)
     h = (0.7 + shown.sum(axis=1)) / (4.5 + 2.0)
     rates = 0.25 * h[:, None] * model.W[:, 0]
     np.testing.assert_allclose(found, stats.poisson(rates).logpmf(rest).sum(axis=1), rtol=1e-12)
@@ -166,7 +167,10 @@ def test_held_out_scores_of_chains_are_not_too_low():
     rates = 0.25 * posterior_moments(shown, model).h @ model.W.T
     exact = stats.poisson(rates).logpmf(rest.toarray()).sum()
     found = [
-        predictive.held_out_scores(shown, rest, 0.2, model, seed, None).sum() for seed in range(3)
+        predictive.held_out_scores(
+            rest, 0.2, model, predictive.estimate_activations(shown, model, seed, None)
+        ).sum()
+        for seed in range(3)
     ]
     assert np.mean(found) == pytest.approx(exact, abs=1.2)
 

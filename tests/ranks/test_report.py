@@ -217,7 +217,7 @@ class ByTable:
         self.scores, self.price, self._error = scores, price, error
         self.careful = []  # the models that were refitted carefully
 
-    def score(self, model, *, rough=False):
+    def score(self, model, *, rough=False, start=None):
         return Scores(np.array([self.scores(components_of(model))]), 0.0)
 
     def error(self, more, less):
@@ -283,7 +283,7 @@ def test_held_out_losses_do_not_add_up_unseen():
 
 
 def test_what_is_clearly_needed_is_not_refitted_carefully():
-    costs = {0: 2.1, 1: 1.9, 2: 7.0}  # 6 is the limit: 3 times two standard errors
+    costs = {0: 2.1, 1: 1.9, 2: 7.0}  # 4 is the limit: twice two standard errors
     by_table = ByTable(
         lambda left: -sum(costs[k] for k in {0, 1, 2} - {*left}), price=None, error=1.0
     )
@@ -293,6 +293,17 @@ def test_what_is_clearly_needed_is_not_refitted_carefully():
     assert by_table.careful == [(0, 1, 2), (1, 2), (0, 2), (2,)]
     assert "<       7.0 ± 1" in str(report)
     assert "<: at most this, clearly needed" in " ".join(str(report).split())
+
+
+def test_a_cost_that_falls_is_not_called_clear():
+    by_table = ByTable(lambda left: 0.0, price=None)
+    needs = BackwardElimination(by_table, by_table).needs
+    assert needs((17.0, 1.0), np.inf)  # beyond 8 times two standard errors at once
+    assert not needs((15.0, 1.0), np.inf)  # a first refit does not show whether it falls
+    assert needs((10.0, 1.0), 11.9)  # at last 10 - 3 × 1.9 = 4.3
+    assert not needs((10.0, 1.0), 12.1)
+    assert needs((4.1, 1.0), 4.0)  # does not fall
+    assert not needs((3.9, 1.0), 3.8)
 
 
 def test_the_score_by_monte_carlo_is_the_exact_one():

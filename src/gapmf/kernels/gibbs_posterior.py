@@ -7,6 +7,14 @@ which has less variance than the draw of L. Rounds double in length until the ch
 error is that between the means of the chains, or that between the last two rounds, if that is
 larger. The mean is over the last two rounds, that is, without the first quarter of all sweeps.
 
+Chains mix slowly where components overlap, and most of that error is known. With g = (S + β) h the
+surprise g - α - E[L | h] has mean zero, since E[g | L] = α + L. A surprise u of one sweep moves the
+expected sizes of the sweeps that follow by A u, A² u, … where A = ∂E[L | h]/∂g at the mean. These
+are subtracted: a control variate whose coefficient is almost the best one while h is near its mean.
+It costs one product of the sample's rows of W with themselves. N_TERMS of them, rather than the
+inverse of I - A, are stable when α is small: A then has eigenvalues near 1 whose directions are far
+from linear.
+
 The stream of a sample has its own key, so its result depends on nothing but itself and the model.
 """
 
@@ -18,13 +26,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.kernels.gibbs import draw_activations, draw_allocations, expose, gather, weigh
+from gapmf.kernels.gibbs import (
+    draw_activations,
+    draw_allocations,
+    expose,
+    gather,
+    scale_activations,
+    sum_rates,
+    weigh,
+)
 from gapmf.kernels.gibbs_layout import AT_ONCE, EStepPlan, stride_of
 from gapmf.kernels.jit import inner, kernel
 
 N_CHAINS = 4
 FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
+LEAST_SWEEPS = 8  # after which the error is measured for the first time
 SAFETY = 2.5  # standard errors: one that comes from four chains is often too small
+DOUBT = 0.25  # of the error without correction: a common one of all chains is hardly seen
+N_TERMS = 16  # sweeps whose expected change by a surprise is subtracted
+LEAST_SIZE = 1.0  # tokens of a component whose surprises are followed
+LEAST_TOTAL = 1e-15  # of a lane: the square of its inverse is a single-precision number
 
 f4 = np.float32
 
@@ -38,6 +59,22 @@ class Chains(NamedTuple):
     """(N_CHAINS, K): Σ E[L | h] over the sweeps of this round."""
     earlier: NDArray[np.float64]
     """The same of the round before."""
+    drawn: NDArray[np.float64]
+    """(N_CHAINS, K): Σ (g - α) over the sweeps of this round."""
+    earlier_drawn: NDArray[np.float64]
+    """The same of the round before."""
+    mean: NDArray[np.float64]
+    """(K,): of all chains, over the last two rounds."""
+    slope: NDArray[np.float64]
+    """(K, K): A, of the components that are followed."""
+    followed: NDArray[np.int64]
+    """(K,): these components come first."""
+    term: NDArray[np.float64]
+    next_term: NDArray[np.float64]
+    change: NDArray[np.float64]
+    """(K,): what a surprise changes, and two terms of it."""
+    changes: NDArray[np.float64]
+    """(N_CHAINS, K): what each chain's surprises change in its mean."""
 
 
 class Found(NamedTuple):
@@ -55,7 +92,16 @@ class Found(NamedTuple):
 
 def make_chains(K: int) -> Chains:
     """Make the arrays of one sample's chains."""
-    return Chains(*(np.empty((N_CHAINS, K), kind) for kind in (np.int64, float, float)))
+    C = N_CHAINS
+    return Chains(
+        np.empty((C, K), np.int64),
+        *(np.empty((C, K)) for _ in range(4)),
+        np.empty(K),
+        np.empty((K, K)),
+        np.empty(K, np.int64),
+        *(np.empty(K) for _ in range(3)),
+        np.empty((C, K)),
+    )
 
 
 @inner(fastmath={"contract", "reassoc", "nsz"})
@@ -108,28 +154,143 @@ def add_expected_sizes(n, n_below, lanes, large, weights, stride, workspace, sum
 
 
 @inner()
-def measure(length, last, alpha, rate, chains, mean):
-    """Give the error of the mean of h relative to its length; set the mean of L.
+def multiply_row(tile, row, n, x, out):
+    """out_i = x_i (row of the tile)_i."""
+    row = np.uint64(row)
+    for j in range(np.uint64(n)):
+        i = np.uint64(j)
+        out[i] = x[i] * tile[row + i]
+
+
+@inner()
+def find_slope(n, mean, factors, lanes, large, weights, stride, workspace, chains):
+    """Set A_kl = ∂E[L_k | h]/∂g_l at g = α + mean, for components that are followed; count them.
+
+    With p_fk = w_fk h_k / [Wh]_f and M = Σ_f v_f p_f p_fᵀ: A = (diag(M 1) - M) diag(1/g).
+    """
+    start, K, h = lanes.start[n], mean.size, workspace.h
+    fours, twos = lanes.fours[n], lanes.twos[n]
+    n_lanes = lanes.start[n + 1] - start
+    g, followed, slope = workspace.g, chains.followed, chains.slope
+    n_followed = 0
+    for k in range(K):
+        g[k] = weights.alpha[k] + mean[k]
+        if mean[k] >= LEAST_SIZE:
+            followed[n_followed] = k
+            n_followed += 1
+            for j in range(K):
+                slope[k, j] = 0.0
+        workspace.log_g[k] = math.nan
+    if factors is not None:
+        expose(factors[n], g, workspace.log_g)
+    if large is not None:
+        for i in range(large.start[n], large.start[n + 1]):
+            row = np.int64(large.feature[i]) * h.size
+            weigh(row, weights.rows, g, workspace.log_g, workspace.p, workspace.rest)
+            for a in range(n_followed):
+                k = followed[a]
+                for j in range(K):
+                    slope[k, j] += large.count[i] * workspace.p[k] * workspace.p[j]
+    scale_activations(g, h)
+    sum_rates(h, n_lanes, stride, workspace.tile, workspace.total)
+    squares, scaled = workspace.total, workspace.inverse
+    for i in range(n_lanes):
+        tokens = 4 if i < fours else (2 if i < fours + twos else 1)
+        total = squares[i]
+        squares[i] = f4(tokens) / (total * total) if total > f4(LEAST_TOTAL) else f4(0)
+    for a in range(n_followed):
+        k = followed[a]
+        multiply_row(workspace.tile, k * stride, n_lanes, squares, scaled)
+        for j in range(0, h.size, AT_ONCE):
+            found = dot_rows(workspace.tile, j * stride, stride, n_lanes, scaled)
+            for q in range(AT_ONCE):
+                if j + q < K:
+                    slope[k, j + q] += np.float64(found[q]) * h[k] * h[j + q]
+    for a in range(n_followed):
+        k = followed[a]
+        own = 0.0
+        for j in range(K):
+            own += slope[k, j]
+            slope[k, j] = -slope[k, j] / (weights.alpha[j] + mean[j])
+        slope[k, k] += own / (weights.alpha[k] + mean[k])
+    return n_followed
+
+
+@inner()
+def follow(n_followed, chains):
+    """Set change = Σ_j A^j term, for j = 1 … N_TERMS."""
+    term, after, change = chains.term, chains.next_term, chains.change
+    for k in range(change.size):
+        change[k] = 0.0
+    for _ in range(N_TERMS):
+        for a in range(n_followed):
+            k = chains.followed[a]
+            total = 0.0
+            for b in range(n_followed):
+                j = chains.followed[b]
+                total += chains.slope[k, j] * term[j]
+            after[k] = total
+        for a in range(n_followed):
+            k = chains.followed[a]
+            term[k] = after[k]
+            change[k] += after[k]
+
+
+@inner()
+def measure(n, length, last, rate, factors, lanes, large, weights, stride, workspace, chains):
+    """Set the mean of L; give the error of that of h relative to its length, and of its plain mean.
 
     length is the number of sweeps of this round, last that of the round before.
     """
     C, K = chains.sums.shape
-    spread = drift = square = 0.0
+    mean = chains.mean
+    both = length + last
+    tokens = 0.0
     for k in range(K):
-        total = now = 0.0
+        mean[k] = 0.0
         for c in range(C):
-            now += chains.sums[c, k]
-            total += chains.sums[c, k] + chains.earlier[c, k]
-        mean[k] = total / (C * (length + last))
+            mean[k] += (chains.sums[c, k] + chains.earlier[c, k]) / (C * both)
+        tokens += mean[k]
+    n_followed = find_slope(n, mean, factors, lanes, large, weights, stride, workspace, chains)
+    for c in range(C):
+        for k in range(K):
+            drawn = chains.drawn[c, k] + chains.earlier_drawn[c, k]
+            chains.term[k] = (drawn - chains.sums[c, k] - chains.earlier[c, k]) / both
+        follow(n_followed, chains)
+        for k in range(K):
+            chains.changes[c, k] = chains.change[k]
+    for k in range(K):
+        chains.term[k] = 0.0
         for c in range(C):
-            own = (chains.sums[c, k] + chains.earlier[c, k]) / (length + last)
-            spread += ((own - mean[k]) / rate[k]) ** 2
-        moved = now / (C * length) - (total - now) / (C * last)
-        drift += (moved / rate[k]) ** 2
-        square += ((alpha[k] + mean[k]) / rate[k]) ** 2
+            now = (chains.drawn[c, k] - chains.sums[c, k]) / length
+            before = (chains.earlier_drawn[c, k] - chains.earlier[c, k]) / last
+            chains.term[k] += (now - before) / C
+    follow(n_followed, chains)
     # If all sweeps are alike, the means of two rounds differ by so many times the error of both.
-    drift /= (length + last) ** 2 / (length * last)
-    return SAFETY * math.sqrt(max(spread / (C * (C - 1)), drift) / square)
+    alike = both**2 / (length * last)
+    spread = drift = square = plain_spread = plain_drift = 0.0
+    for k in range(K):
+        changed = moved = 0.0
+        for c in range(C):
+            changed += chains.changes[c, k] / C
+            moved += (chains.sums[c, k] / length - chains.earlier[c, k] / last) / C
+        for c in range(C):
+            off = (chains.sums[c, k] + chains.earlier[c, k]) / both - mean[k]
+            plain_spread += (off / rate[k]) ** 2
+            spread += ((off - (chains.changes[c, k] - changed)) / rate[k]) ** 2
+        plain_drift += (moved / rate[k]) ** 2 / alike
+        drift += ((moved - chains.change[k]) / rate[k]) ** 2 / alike
+        mean[k] = max(mean[k] - changed, 0.0)
+    left = 0.0
+    for k in range(K):
+        left += mean[k]
+    for k in range(K):
+        mean[k] *= tokens / left if left > 0.0 else 1.0
+        square += ((weights.alpha[k] + mean[k]) / rate[k]) ** 2
+    pairs = C * (C - 1)
+    plain = math.sqrt(max(plain_spread / pairs, plain_drift) / square)
+    corrected = math.sqrt(max(spread / pairs, drift) / square)
+    return SAFETY * (corrected + DOUBT * plain), SAFETY * plain
 
 
 @kernel()
@@ -155,8 +316,8 @@ def posterior_sizes(
         done = 0
         length, earlier = FIRST_ROUND, 0
         keep = found.draws.shape[1]
-        error = math.inf
-        ended = False
+        error = plain_error = math.inf
+        settled = ended = False
         while True:
             for c in range(N_CHAINS):
                 plan = EStepPlan(keys[n], c, -n, 0, 0, True)
@@ -164,6 +325,8 @@ def posterior_sizes(
                 for k in range(K):
                     chains.earlier[c, k] = chains.sums[c, k]
                     chains.sums[c, k] = 0.0
+                    chains.earlier_drawn[c, k] = chains.drawn[c, k]
+                    chains.drawn[c, k] = 0.0
                     if done == 0:
                         own[k] = 1
                 for t in range(done, done + length):
@@ -171,10 +334,11 @@ def posterior_sizes(
                         n, t, own, weights.alpha, plan, workspace.own_words, workspace.g,
                         workspace.log_g,
                     )  # fmt: skip
+                    for k in range(K):
+                        chains.drawn[c, k] += workspace.g[k] - weights.alpha[k]
+                        own[k] = 0
                     if factors is not None:
                         expose(factors[n], workspace.g, workspace.log_g)
-                    for k in range(K):
-                        own[k] = 0
                     n_below = draw_allocations(
                         n, t, -1, lanes, large, weights, plan, scales, stride, workspace, None,
                         own, sums,
@@ -189,14 +353,23 @@ def posterior_sizes(
             if ended:
                 break
             done += length
-            if done >= 4 * FIRST_ROUND:
-                error = measure(length, earlier, weights.alpha, rate, chains, found.mean[n])
+            if done >= LEAST_SWEEPS:
+                error, plain_error = measure(
+                    n, length, earlier, rate, factors, lanes, large, weights, stride, workspace,
+                    chains,
+                )  # fmt: skip
             earlier = length
             length = done
-            ended = error <= precision or done + length > most
-            if ended:
+            last_round = done + length > most
+            if not settled and (error <= precision or last_round):
+                settled = True
+                for k in range(K):
+                    found.mean[n, k] = chains.mean[k]
                 found.error[n] = error
                 found.n_sweeps[n] = done
+            if settled:
                 if keep == 0:
                     break
-                length = keep
+                # Draws come from the chains as they are: these must have arrived.
+                ended = plain_error <= precision or last_round
+                length = keep if ended else length

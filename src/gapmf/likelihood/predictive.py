@@ -29,7 +29,7 @@ from gapmf.types import Array
 from gapmf.validation import check_number, check_random_state
 
 _ENTRIES_AT_ONCE = 1 << 16
-SCORE_SWEEPS = 64  # of each chain, where the activations predict held-out counts
+SCORE_SWEEPS = 32  # of each chain, where the activations predict held-out counts
 MEAN_FIELD_TOL, MEAN_FIELD_PASSES = 1e-3, 50
 MAX_TOTAL = 300_000  # largest total count whose law is computed: half a minute
 
@@ -286,27 +286,18 @@ def _joint(
 
 
 def held_out_scores(
-    shown: sp.csr_array,
-    rest: sp.csr_array,
-    share: float,
-    model: GaP,
-    seed: int,
-    n_jobs: int | None,
-    *,
-    mean_field: bool = False,
-    observation: Observation | None = None,
+    rest: sp.csr_array, share: float, model: GaP, h: Array, observation: Observation | None = None
 ) -> Array:
-    """Return log p(rest | h) of each sample at an estimate of E[h | shown], (N,).
+    """Return log p(rest | h) of each sample, (N,), at its activations by `estimate_activations`.
 
-    The model is that of `shown`. The share of all counts that is in `rest` scales its rates.
+    The model is that of the other counts. The share of all counts that is in `rest` scales its
+    rates.
 
-    All chains have the same length. Noise in h costs ½ odds Σ_f Var([Wh]_f) / [Wh]_f nats, and if
-    chains ended at a precision, those of a model that mixes well would be the shortest. Its score
-    would be too low, by more than a superfluous component costs.
+    The chains of all samples should have the same length. Noise in h costs
+    ½ odds Σ_f Var([Wh]_f) / [Wh]_f nats, and if chains ended at a precision, those of a model that
+    mixes well would be the shortest. Its score would be too low, by more than a superfluous
+    component costs.
     """
-    h = estimate_activations(
-        shown, model, seed, n_jobs, mean_field=mean_field, observation=observation
-    )
     odds = share / (1.0 - share)
     entries = rest.data * (log_entry_rates(rest, h, model.W) + math.log(odds))
     entries -= gammaln(rest.data + 1.0)
@@ -324,18 +315,25 @@ def estimate_activations(
     n_jobs: int | None,
     *,
     mean_field: bool = False,
+    start: Array | None = None,
     observation: Observation | None = None,
     precision: float = 0.0,
 ) -> Array:
     """Return estimates of E[h | v], (N, K), good enough to compare models.
 
     They are those of a few Gibbs chains, or of the mean-field approximation, in a fraction of the
-    time. With exposures, they are always from chains. Chains may end earlier, at a precision as
-    that of `transform`.
+    time, and still less if it starts at activations that are nearly right. With exposures, they
+    are always from chains. Chains may end earlier, at a precision as that of `transform`.
     """
     if mean_field and observation is None:
+        rate = model.column_norms + model.beta
         sizes = mean_field_bound(
-            counts, model, tol=MEAN_FIELD_TOL, max_passes=MEAN_FIELD_PASSES, n_jobs=n_jobs
+            counts,
+            model,
+            tol=MEAN_FIELD_TOL,
+            max_passes=MEAN_FIELD_PASSES,
+            sizes=None if start is None else np.maximum(start * rate - model.alpha, 0.0),
+            n_jobs=n_jobs,
         ).sizes
     else:
         sizes = sample_sizes(

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from gapmf.csr import only_features
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.marginal import comparison_log_likelihood
-from gapmf.likelihood.predictive import held_out_scores, split_tokens
+from gapmf.likelihood.predictive import estimate_activations, held_out_scores, split_tokens
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.observation import Observation
@@ -33,6 +33,7 @@ class Scores(NamedTuple):
 
     per_sample: Array  # (N,), in nats
     noise: float  # the Monte Carlo standard error of the sum
+    activations: Array | None = None  # (N, K), where they were estimated
 
     @property
     def total(self) -> float:
@@ -53,8 +54,11 @@ class Criterion(Protocol):
     scale: float
     """Of W for these counts, beside that for all counts."""
 
-    def score(self, model: GaP, *, rough: bool = False) -> Scores:
-        """Return the scores of a model of the fitted counts; rough ones cost less, if there are."""
+    def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
+        """Return the scores of a model of the fitted counts; rough ones cost less, if there are.
+
+        They cost still less with activations (N, K) to start at.
+        """
 
     def error(self, more: Scores, less: Scores) -> float:
         """Return the standard error of the difference of two totals."""
@@ -96,20 +100,20 @@ class HeldOutCounts:
         self._seed, self._n_jobs = seed, n_jobs
         self.observation = observation
 
-    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
         """Return the log-likelihood of the held-out counts given the others."""
         model = model.smoothed(self._totals, SMOOTHING)
-        found = held_out_scores(
+        h = estimate_activations(
             self.fitted,
-            self._rest,
-            SHARE,
             model,
             self._seed,
             self._n_jobs,
             mean_field=rough,
+            start=start,
             observation=self.observation,
         )
-        return Scores(found, 0.0)
+        found = held_out_scores(self._rest, SHARE, model, h, self.observation)
+        return Scores(found, 0.0, h)
 
     def error(self, more: Scores, less: Scores) -> float:
         """Return the standard error over samples."""
@@ -145,7 +149,7 @@ class HeldOutSamples:
         self._X_test = only_features(X_test, np.asarray(counts.sum(axis=0)) > 0)
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
         """Return the log-likelihood of the test samples."""
         found = comparison_log_likelihood(self._X_test, model, self._seed, self._n_jobs, COARSE)
         return Scores(found.per_sample, monte_carlo_error(found))
@@ -184,7 +188,7 @@ class HeldOutEntries:
         self._some, self._n_samples = some, counts.shape[0]
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
         """Return the log-likelihood of the hidden entries given the others."""
         model = model.smoothed(self._totals, SMOOTHING)
         both, shown = (
@@ -222,7 +226,7 @@ class Bic:
         self._precision = price / 16.0 / max(float(counts.sum()), 1.0)
         self._seed, self._n_jobs = seed, n_jobs
 
-    def score(self, model: GaP, *, rough: bool = False) -> Scores:
+    def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
         """Return the log-likelihood of the fitted counts."""
         found = comparison_log_likelihood(
             self.fitted,

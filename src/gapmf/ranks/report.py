@@ -36,9 +36,13 @@ PROBE = 1e-6  # share of the probing component in the expected counts: negligibl
 N_GROUPS = 10  # of samples, for the standard error
 SWEEPS = Sweeps(n_draws=40, n_burn_in=20, expectations=True)
 
-# Iterations of a refit, with one sweep and with more. After short ones, costs are too large. They
-# show which components are clearly needed: those that cost so many times what is allowed.
-SHORT = (((8, 0), 8.0), ((24, 0), 3.0))
+# Iterations of a refit, with one sweep and with more. After short ones, costs are too large. Up to
+# three of these, each from where the one before ended, show which components are clearly needed.
+# A component is so if it costs more than so many times what is allowed; also if it costs more than
+# fewer times at last, should its cost still fall by three times as much as in the last refit. Costs
+# fall fast where other components can take the place.
+SHORT, N_SHORT = (6, 0), 3
+CLEARLY, CLEARLY_AT_LAST, STILL_FALLS = 8.0, 2.0, 3.0
 CAREFUL = (20, 10)
 # If a careful refit costs more than is allowed, but not so many times as much, a long one decides.
 LONG, UNSURE = (60, 20), 3.0
@@ -186,17 +190,21 @@ class BackwardElimination:
     def __init__(self, refit: Refit, criterion: Criterion) -> None:
         self._refit, self._criterion = refit, criterion
         # A refit that is not by Monte Carlo goes to the end in any case.
-        self.short_refits = SHORT if refit.monte_carlo else ()
+        self.n_short = N_SHORT if refit.monte_carlo else 0
 
     def fitted(self, model: GaP, effort: tuple[int, int] = CAREFUL) -> Candidate:
-        """Refit a model and score it, roughly after a short refit."""
+        """Refit a model and score it."""
         model = self._refit.fit(model, effort)
-        rough = effort in (short for short, _ in SHORT)
-        return Candidate(model, self._criterion.score(model, rough=rough))
+        return Candidate(model, self._criterion.score(model))
 
-    def without(self, full: Candidate, k: int, effort: tuple[int, int] = CAREFUL) -> Candidate:
-        """Return the refitted model without component k."""
-        return self.fitted(self._refit.without(full.model, k), effort)
+    def fitted_briefly(self, model: GaP, near: Array | None = None) -> Candidate:
+        """Refit a model briefly and score it roughly; its activations are near these, (N, K)."""
+        model = self._refit.fit(model, SHORT)
+        return Candidate(model, self._criterion.score(model, rough=True, start=near))
+
+    def without(self, model: GaP, k: int) -> GaP:
+        """Return the model without component k, not refitted yet."""
+        return self._refit.without(model, k)
 
     def loss(self, full: Candidate, less: Candidate) -> tuple[float, float]:
         """Return the loss of a smaller model, and its standard error."""
@@ -211,6 +219,12 @@ class BackwardElimination:
         """Return the loss that is no reason to keep a component."""
         price = self._criterion.price
         return ALLOWED * error if price is None else price
+
+    def needs(self, loss: tuple[float, float], before: float) -> bool:
+        """Say whether a component is clearly needed, given its loss and that of a shorter refit."""
+        allowed = self.allowed(loss[1])
+        at_last = loss[0] - STILL_FALLS * max(before - loss[0], 0.0)
+        return loss[0] > CLEARLY * allowed or at_last > CLEARLY_AT_LAST * allowed
 
     def run(
         self, full: Candidate, first: dict[int, Candidate], progress: Progress | None = None
@@ -237,7 +251,7 @@ class BackwardElimination:
         for i, k in enumerate(sorted(first, key=turn)):
             if len(left) == 1:
                 break
-            less = self.without(full, left.index(k)) if removed else first[k]
+            less = self.fitted(self.without(full.model, left.index(k))) if removed else first[k]
             # Losses of single steps could add up: held-out data are compared with the best model.
             reference = best if self._criterion.price is None else full
             loss = self.loss(reference, less)
@@ -272,22 +286,61 @@ def report_on(
     K = model.n_components
     losses = [(np.inf, 0.0)] * K
     near = list(range(K)) if K > 1 else []
-    for i, (effort, times) in enumerate(elimination.short_refits):
-        # Refitted as briefly as the smaller models, so that the error of such a fit cancels.
-        full = elimination.fitted(model, effort)
-        for k in near:
-            losses[k] = elimination.loss(full, elimination.without(full, k, effort))
-            if progress is not None:
-                progress(FIRST_PASS * (i + (k + 1) / K) / len(SHORT))
-        near = [k for k in near if losses[k][0] <= times * elimination.allowed(losses[k][1])]
+    if near and elimination.n_short:
+        near = not_clearly_needed(elimination, model, losses, part_of(progress, 0.0, FIRST_PASS))
+    if not near:  # nothing to remove, so nothing to refit
+        return _made(criterion, score, model, losses, near, ([], [], model))
     full = elimination.fitted(model)
     first = {}
     for i, k in enumerate(near):
-        first[k] = elimination.without(full, k)
+        first[k] = elimination.fitted(elimination.without(full.model, k))
         losses[k] = elimination.loss(full, first[k])
         if progress is not None:
             progress(FIRST_PASS + (0.6 - FIRST_PASS) * (i + 1) / len(near))
-    removed, models, last = elimination.run(full, first, part_of(progress, 0.6, 1.0))
+    found = elimination.run(full, first, part_of(progress, 0.6, 1.0))
+    return _made(criterion, score, model, losses, near, found)
+
+
+def not_clearly_needed(
+    elimination: BackwardElimination,
+    model: GaP,
+    losses: list[tuple[float, float]],
+    progress: Progress | None,
+) -> list[int]:
+    """Return the components of which short refits do not say that they are needed; set losses."""
+    whole = [elimination.fitted_briefly(model)]
+    near = []
+    for k in range(model.n_components):
+        smaller, h = elimination.without(model, k), whole[0].scores.activations
+        h = None if h is None else np.delete(h, k, axis=1)
+        for i in range(elimination.n_short):
+            # Refitted as briefly as the smaller model, so that the error of such a fit cancels.
+            if i == len(whole):
+                last = whole[-1]
+                whole.append(elimination.fitted_briefly(last.model, last.scores.activations))
+            less = elimination.fitted_briefly(smaller, h)
+            before, losses[k] = losses[k][0], elimination.loss(whole[i], less)
+            if elimination.needs(losses[k], before):
+                break
+            smaller, h = less.model, less.scores.activations
+        else:
+            near.append(k)
+        if progress is not None:
+            progress((k + 1) / model.n_components)
+    return near
+
+
+def _made(
+    criterion: Criterion,
+    score: tuple[Array, Array],
+    model: GaP,
+    losses: list[tuple[float, float]],
+    near: list[int],
+    found: tuple[list[int], list[GaP], GaP],
+) -> RankReport:
+    """Make the report from what was found."""
+    removed, models, last = found
+    K = model.n_components
     keep = ~np.isin(np.arange(K), removed)
     cost, cost_error = np.array(losses).T
     return RankReport(
