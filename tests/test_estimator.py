@@ -157,12 +157,11 @@ def test_max_iter_is_kept(algorithm, max_iter):
 @pytest.mark.slow
 def test_converged_em_has_little_left():
     """Weak signals, where the gains of fast directions hide a slow one: not more than tol."""
-    for seed in (97, 3):
-        rng = np.random.default_rng(seed)
-        Y = GaP(1 + 0.3 * rng.uniform(-1, 1, (6, 2)), 3.0).sample(200, random_state=seed)
-        est = GammaPoissonMF(2, alpha=3.0, algorithm="em-c", random_state=0, max_iter=5000).fit(Y)
-        climb = GammaPoissonMF(2, algorithm="exact", alpha=3.0, init=est.components_).fit(Y)
-        assert climb.log_likelihood_ - est.log_likelihood_ < 3e-5 * Y.sum(), seed
+    rng = np.random.default_rng(97)
+    Y = GaP(1 + 0.3 * rng.uniform(-1, 1, (6, 2)), 3.0).sample(200, random_state=97)
+    est = GammaPoissonMF(2, alpha=3.0, algorithm="em-c", random_state=0, max_iter=5000).fit(Y)
+    climb = GammaPoissonMF(2, algorithm="exact", alpha=3.0, init=est.components_).fit(Y)
+    assert climb.log_likelihood_ - est.log_likelihood_ < 3e-5 * Y.sum()
 
 
 @pytest.mark.slow

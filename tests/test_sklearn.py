@@ -44,11 +44,11 @@ def known_not_to_hold(est):
 @pytest.mark.filterwarnings("ignore:the learned α of components")
 @parametrize_with_checks(
     [
-        OfWholeNumbers(2, max_iter=10),
-        OfWholeNumbers(2, max_iter=10, learn_alpha=True, schedule="saem"),
-        OfWholeNumbers(2, max_iter=10, algorithm="exact"),
-        OfWholeNumbers(2, max_iter=10, algorithm="vbem", learn_alpha=True),
-        OfWholeNumbers(2, max_iter=10, algorithm="mjle"),
+        OfWholeNumbers(2, max_iter=3),
+        OfWholeNumbers(2, max_iter=3, learn_alpha=True, schedule="saem"),
+        OfWholeNumbers(2, max_iter=3, algorithm="exact"),
+        OfWholeNumbers(2, max_iter=3, algorithm="vbem", learn_alpha=True),
+        OfWholeNumbers(2, max_iter=3, algorithm="mjle"),
     ],
     expected_failed_checks=known_not_to_hold,
 )

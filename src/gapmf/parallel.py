@@ -116,12 +116,18 @@ def _unwrap_keyboard_interrupt() -> Iterator[None]:
     try:
         yield
     except SystemError as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, KeyboardInterrupt):
-                raise KeyboardInterrupt from error
-            cause = cause.__cause__ or cause.__context__
+        if is_interruption(error):
+            raise KeyboardInterrupt from error
         raise
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Return whether an error is a KeyboardInterrupt, or was made of one by Numba's dispatcher."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def for_each(

@@ -22,11 +22,11 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checks")
     rng = np.random.default_rng(0)
     truth = GaP(40 * rng.dirichlet(np.full(10, 0.3), 2).T)
-    X = truth.sample(60, random_state=1)
+    X = truth.sample(30, random_state=1)
     rows = [",".join(["sample", *NAMES])]
     rows += [",".join([f"cell{n}", *map(str, row)]) for n, row in enumerate(X)]
     (folder / "x.csv").write_text("\n".join(rows) + "\n")
-    groups = ["a", "b", "b"] * 20
+    groups = ["a", "b", "b"] * 10
     (folder / "lines.txt").write_text("\n".join(groups) + "\n")
     named = [f"cell{n},{group}" for n, group in enumerate(groups)]
     (folder / "named.csv").write_text("\n".join(["cell,batch", *named[::-1]]) + "\n")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
         "\n".join([",".join(NAMES), *(",".join(map(str, r)) for r in X)])
     )
     adata = anndata.AnnData(X.astype(np.float32))
-    adata.obs_names, adata.var_names = [f"cell{n}" for n in range(60)], NAMES
+    adata.obs_names, adata.var_names = [f"cell{n}" for n in range(30)], NAMES
     adata.obs["batch"] = groups
     adata.write_h5ad(folder / "x.h5ad")
     gapmf("fit", folder / "x.csv", "-k", 2, "-o", folder / "m.gapmf", "-q", "--tol", 1e-3)
@@ -69,7 +69,7 @@ def test_check(here):
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_compare(here):
     counts = read("x.csv").counts
-    found = GammaPoissonMF.load("m.gapmf").compare(counts, ["a", "b", "b"] * 20)
+    found = GammaPoissonMF.load("m.gapmf").compare(counts, ["a", "b", "b"] * 10)
     for data, groups in (("x.csv", "lines.txt"), ("x.csv", "named.csv"), ("x.h5ad", "batch")):
         done = gapmf("compare", "m.gapmf", data, "--groups", groups)
         assert done.stdout == f"{found}\n"

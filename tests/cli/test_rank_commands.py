@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     truth = GaP(60 * rng.dirichlet(np.full(12, 0.2), 2).T, alpha=0.7)
     names = [f"gene{f}" for f in range(12)]
-    for file, n, order in (("train.csv", 100, range(12)), ("test.csv", 60, range(11, -1, -1))):
+    for file, n, order in (("train.csv", 60, range(12)), ("test.csv", 40, range(11, -1, -1))):
         X = truth.sample(n, random_state=n)[:, list(order)]
         rows = [",".join(names[f] for f in order), *(",".join(map(str, row)) for row in X)]
         (folder / file).write_text("\n".join(rows) + "\n")

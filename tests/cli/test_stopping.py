@@ -14,6 +14,7 @@ import pytest
 from commands import GAPMF, gapmf, started_fit
 
 from gapmf import GammaPoissonMF, read
+from gapmf.cli import run
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
@@ -71,3 +72,16 @@ def test_a_reader_that_has_seen_enough(files, model):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("sample,")
     assert done.stderr == ""
+
+
+def test_ctrl_c_inside_numbas_dispatcher(monkeypatch, capsys):
+    """It arrives as a SystemError; without a model to save it still ends with 130."""
+
+    def interrupted(**options):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("gapmf.cli.app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "gapmf: stopped\n"

@@ -140,8 +140,12 @@ def test_callbacks_stop_and_ctrl_c_keeps_the_model(algorithm):
             os.kill(os.getpid(), signal.SIGINT)
 
     est.set_params(callbacks=[interrupt])
-    with pytest.warns(ConvergenceWarning, match=f"{algorithm} was interrupted after 4 iterations"):
-        est.fit(X)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # however tests are run
+    try:
+        with pytest.warns(ConvergenceWarning, match=f"{algorithm} was interrupted after 4 iter"):
+            est.fit(X)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert est.interrupted_
     assert est.n_iter_ == 4
     assert est.transform(X[:2]).shape == (2, 2)

@@ -307,9 +307,16 @@ def test_ctrl_c_keeps_the_best_of_the_starts_so_far():
     assert est.n_iter_ > 3
 
 
-def test_ctrl_c_keeps_what_there_is():
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_ctrl_c_keeps_what_there_is(wrapped):
+    """Numba makes a SystemError of an interruption that comes while it looks for a kernel."""
+
     def stop(record):
         if record.iteration == 3:
+            if wrapped:
+                raise SystemError(
+                    "returned a result with an exception set"
+                ) from KeyboardInterrupt()
             raise KeyboardInterrupt
 
     est = GammaPoissonMF(
@@ -321,3 +328,12 @@ def test_ctrl_c_keeps_what_there_is():
     assert est.components_.shape == (2, 30)
     whole = GammaPoissonMF(**est.get_params() | {"max_iter": 3, "callbacks": None}).fit(counts())
     np.testing.assert_array_equal(est.components_, whole.components_)
+
+
+def test_other_system_errors_are_no_interruption():
+    def fail(record):
+        if record.iteration == 3:
+            raise SystemError("something else")
+
+    with pytest.raises(SystemError, match="something else"):
+        GammaPoissonMF(2, max_iter=9, random_state=0, callbacks=[fail]).fit(counts())

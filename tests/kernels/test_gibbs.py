@@ -19,7 +19,7 @@ from gapmf.engines.local import LocalEngine
 from gapmf.likelihood.moments import posterior_moments
 
 REFUSE = 1e-4
-N_CHAINS = 2500
+N_CHAINS = 1200
 
 W3 = np.array([[2.0, 0.3, 0.9], [0.1, 1.5, 0.8], [0.6, 0.0, 1.1], [0.4, 0.7, 0.05]])
 
@@ -134,10 +134,10 @@ def test_joint_distribution(alpha, largest, monkeypatch):
     rng = np.random.default_rng(5)
     W = np.array([[3.0, 0.2], [0.5, 1.0], [0.0, 2.5], [1.0, 0.7]])
     model = GaP(W, alpha=[alpha, 2 * alpha], beta=[0.5, 1.5])
-    N = 3000
+    N = 2000
     h = rng.gamma(model.alpha, 1 / model.beta, (N, 2))
     C = rng.poisson(W * h[:, None, :])
-    for turn in range(12):
+    for turn in range(8):
         anew = rng.random((N, 4)) < 0.5
         C = np.where(anew[:, :, None], rng.poisson(W * h[:, None, :]), C)
         L, h, C = one_sweep(C.sum(axis=2), model, C.sum(axis=1), seed=6, iteration=turn)
@@ -162,7 +162,7 @@ def test_agrees_with_the_literal_sampler():
     W = rng.gamma(0.5, 1.0, (6, 5))
     alpha, beta = np.array([0.2, 0.5, 1.0, 1.0, 3.0]), np.full(5, 0.7)
     v = np.array([5, 0, 9, 1, 12, 3])
-    N = 500
+    N = 300
     V = np.tile(v[:, None], (1, N))
     C = np.zeros((6, 5, N), dtype=np.int64)
     C[np.arange(6), W.argmax(axis=1)] = V

@@ -264,7 +264,7 @@ def test_the_estimator_answers():
 @pytest.mark.slow
 def test_scores_on_the_way(monkeypatch):
     """Every third iteration, outside the clock."""
-    X, _ = a_data_set(K=2, N=60)
+    X, _ = a_data_set(K=2, N=15)
     seen = []
     est = GammaPoissonMF(2, score_every=3, tol=1e3, random_state=0, callbacks=[seen.append]).fit(X)
     values = est.history_["log_likelihood"]

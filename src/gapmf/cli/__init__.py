@@ -68,6 +68,12 @@ def run() -> None:
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         code, message = 130, "stopped"
+    except SystemError as error:  # a Ctrl-C while Numba looks for a kernel
+        from gapmf.parallel import is_interruption
+
+        if not is_interruption(error):
+            raise
+        code, message = 130, "stopped"
     except _UsageError as error:  # without a message the help has been shown
         code, message = error.exit_code, error.format_message()
     except BrokenPipeError:  # the reader of our output has closed it

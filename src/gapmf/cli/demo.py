@@ -88,7 +88,7 @@ class Size:
 
 
 FULL = Size(K=12, n_train=1717, n_test=80, n_report=80, tol=1e-4)
-QUICK = Size(K=5, n_train=200, n_test=30, n_report=40, tol=1e-3)
+QUICK = Size(K=5, n_train=120, n_test=20, n_report=25, tol=1e-3)
 
 
 def run(seed: int, output: Path, jobs: int, *, quick: bool) -> None:

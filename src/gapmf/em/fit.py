@@ -29,6 +29,7 @@ from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
 from gapmf.observation import Observation
+from gapmf.parallel import is_interruption
 from gapmf.storage.checkpoint import Checkpoint
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries
@@ -226,8 +227,8 @@ def _fit_monte_carlo(
                 best = finished
             if history.stopped:
                 break
-    except KeyboardInterrupt:
-        if best is None and history.model is None:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interruption(error) or (best is None and history.model is None):
             raise
         interrupted = True
         if best is None:

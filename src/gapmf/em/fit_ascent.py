@@ -19,6 +19,7 @@ from gapmf.em.variational import VariationalBound
 from gapmf.engines.allocation import Allocator
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
+from gapmf.parallel import is_interruption
 from gapmf.storage.checkpoint import Checkpoint
 from gapmf.types import Array
 
@@ -75,8 +76,8 @@ def fit_ascent(
                 break
         assert best is not None
         best = replace(best, alike=_is_stuck(objective, best, rng, settings))
-    except KeyboardInterrupt:
-        if best is None and here is None:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interruption(error) or (best is None and here is None):
             raise
         interrupted = True
         if best is None:

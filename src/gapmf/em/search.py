@@ -16,6 +16,7 @@ from gapmf.em.maximum import WARM_UP, fit_maximum, improve
 from gapmf.em.settings import Settings
 from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
+from gapmf.parallel import is_interruption
 from gapmf.types import Array
 
 
@@ -57,7 +58,9 @@ def search(
         best = SearchResult(found, history)
         stuck = not found.too_costly and _is_stuck(expect, found, rng, settings.tol)
         return best._replace(stuck=stuck)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interruption(error):
+            raise
         if best is not None:
             return best._replace(interrupted=True)
         if history.model is None:

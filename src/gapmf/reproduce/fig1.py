@@ -162,7 +162,7 @@ def draw(outcome: Outcome) -> Any:
 FIG1 = Experiment(
     "one feature, two components; iterates on the exact cost",
     Config(),
-    Config(n_iter=100, n_draws=50, n_burn_in=20, n_last=30, n_sets=2),
+    Config(n_samples=150, n_iter=60, n_draws=40, n_burn_in=10, n_last=20, n_sets=2),
     run,
     draw,
 )

@@ -26,7 +26,7 @@ from gapmf.reproduce.cache import (
     some_iterations,
     to_columns,
 )
-from gapmf.reproduce.nips import QUICK, WHOLE, Subset, describe, judge, load
+from gapmf.reproduce.nips import WHOLE, Subset, describe, judge, load
 from gapmf.reproduce.results import (
     COLOURS,
     LABELS,
@@ -229,7 +229,7 @@ FIG4 = Experiment(
     "column norms and log-likelihood, NIPS, K = 10",
     Config(),
     Config(
-        Subset(QUICK.every, QUICK.n_words, judged=1),
+        Subset(every=15, n_words=500, judged=1),
         n_draws=15,
         n_burn_in=10,
         runs=protocol(25, 5, (0, 1)),

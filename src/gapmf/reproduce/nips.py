@@ -29,7 +29,7 @@ class Subset:
 
 
 WHOLE = Subset()
-QUICK = Subset(every=15, n_words=500, judged=5)
+QUICK = Subset(every=30, n_words=300, judged=5)
 
 
 def find_nips(folder: Path | None) -> Path:

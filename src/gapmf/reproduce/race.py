@@ -179,7 +179,7 @@ def draw(outcome: Outcome) -> Any:
 RACE = Experiment(
     "log-likelihood against time, NIPS, K = 10",
     Config(),
-    Config(QUICK, n_seeds=1, max_iter=120, max_sweeps=1500, growth=1000.0),
+    Config(QUICK, n_seeds=1, max_iter=90, max_sweeps=900, growth=1000.0),
     run,
     draw,
     needs_nips=True,

@@ -233,7 +233,7 @@ def draw(outcome: Outcome) -> Any:
 RATES = Experiment(
     "convergence rates over α and the scale of W, K = 2",
     Config(),
-    Config(alphas=(0.3, 1.0, 10.0), scales=(1.0, 1000.0), n_sets=1),
+    Config(alphas=(0.3, 1.0, 10.0), scales=(1.0, 1000.0), n_sets=1, n_samples=50),
     run,
     draw,
 )

@@ -172,7 +172,7 @@ def draw(outcome: Outcome) -> Any:
 SPARE = Experiment(
     "spare columns at the exact maximum, for a truth of 2",
     Config(),
-    Config(cells=(Cell(1.0), Cell(100.0), Cell(1.0, n_spare=2)), n_sets=2, n_fresh=100),
+    Config(cells=(Cell(1.0), Cell(100.0), Cell(1.0, n_spare=2)), n_sets=2, n_fresh=50),
     run,
     draw,
 )

@@ -63,7 +63,7 @@ class Config:
 V1, V2 = Config(1.0, 500, n_chains=10), Config(100.0, 2000)
 _SHORT = {"n_starts": 1, "n_burn_in": 10}
 V1_QUICK = Config(1.0, 150, n_sets=2, n_chains=2, n_draws=40, n_looks=20, **_SHORT)
-V2_QUICK = Config(100.0, 120, n_sets=2, n_draws=30, n_looks=16, **_SHORT)
+V2_QUICK = Config(100.0, 90, n_sets=2, n_samples=60, n_draws=20, n_looks=8, **_SHORT)
 
 
 def run(config: Config, options: Options, cache: ResultCache) -> Outcome:
