@@ -1,7 +1,6 @@
 """Work on threads, how it is interrupted, and how far it is."""
 
 import threading
-import time
 
 import pytest
 
