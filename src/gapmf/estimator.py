@@ -41,6 +41,7 @@ from gapmf.em import fit as em_fit
 from gapmf.em.fit import FitData, FitResult
 from gapmf.em.fit_state import FitState, check_state
 from gapmf.em.history import Callback, Iteration
+from gapmf.em.prior import log_prior
 from gapmf.em.settings import (
     Settings,
     check_callbacks,
@@ -123,6 +124,14 @@ class GammaPoissonMF(
         counts of a component vary no more than Poisson counts do. An empty component keeps its α.
         "em-c" needs the distribution of each component's total count in a sample. With 3
         components and hundreds of counts per sample, it is far slower than "exact".
+    pseudo_count : float or "auto", default=0.0
+        Number η ≥ 0 that is added to the expected count of each feature in each component, before
+        these become the component's direction; its norm does not change. This is a Dirichlet
+        prior on the directions, so that the fit is the maximum of log p(X | W) +
+        η Σ_fk log(F w_fk/S_k), where S_k is the norm. All features get some weight, those without
+        counts too. It keeps components with few counts from overfitting. With 0, the fit is the
+        paper's. "auto" chooses η from the data during a Monte Carlo fit (not with
+        schedule="paper"). Not for "exact".
     schedule : {"adaptive", "paper", "saem", "saem-textbook"}, default="adaptive"
         How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it
         uses them. "adaptive" makes one sweep per iteration, with momentum. It doubles the number
@@ -201,6 +210,11 @@ class GammaPoissonMF(
         The fitted model.
     alpha_ : ndarray of shape (n_components,)
         α, as given or as learned.
+    pseudo_count_ : float
+        η, as given or as chosen.
+    log_prior_ : float
+        The part η Σ_fk log(F w_fk/S_k) of what the fit maximises: 0 without a prior, or if all
+        features have equal weight.
     rank_ : int
         Number of components whose share of the expected counts exceeds `prune_tol`.
     n_iter_ : int
@@ -217,7 +231,8 @@ class GammaPoissonMF(
         One entry per iteration. "seconds" and "n_sweeps" are cumulative: their last entries are
         the totals of the fit. The other values are those after the iteration: "norms", of shape
         (n_iter, n_components); "log_likelihood", nan where it was not computed; "bound", which
-        "vbem" maximises; and "log_joint_likelihood", which "mjle" maximises.
+        "vbem" maximises; "log_joint_likelihood", which "mjle" maximises; and, if `pseudo_count`
+        is not 0, "log_prior", the prior's part of the objective, which is not in the others.
     feature_counts_ : ndarray of shape (n_features,)
         Total count of each feature.
     log_likelihood_ : float
@@ -274,6 +289,7 @@ class GammaPoissonMF(
         alpha: ArrayLike = 1.0,
         beta: ArrayLike = 1.0,
         learn_alpha: bool | str = False,
+        pseudo_count: float | str = 0.0,
         schedule: str = "adaptive",
         n_draws: int | None = None,
         n_burn_in: int | None = None,
@@ -297,6 +313,7 @@ class GammaPoissonMF(
         self.alpha = alpha
         self.beta = beta
         self.learn_alpha = learn_alpha
+        self.pseudo_count = pseudo_count
         self.schedule = schedule
         self.n_draws = n_draws
         self.n_burn_in = n_burn_in
@@ -581,6 +598,7 @@ class GammaPoissonMF(
             interrupted_=result.interrupted,
             activations_=result.activations,
             last_gain_=result.last_gain,
+            pseudo_count_=result.pseudo_count,
         )
 
     def _store(self, fitted: Fitted) -> Self:
@@ -606,6 +624,8 @@ class GammaPoissonMF(
             "mean_total_": fitted.mean_total_,
         }
         self.n_unobserved_ = fitted.n_unobserved_
+        self.pseudo_count_ = fitted.pseudo_count_
+        self.log_prior_ = log_prior(fitted.model_, fitted.pseudo_count_)
         for name, value in optional.items():
             if value is not None:
                 setattr(self, name, value)
@@ -1624,7 +1644,8 @@ class GammaPoissonMF(
         counts, observation, _ = observe(
             X, exposure, observed, mean_total=self._mean_total, n_features=self.n_features_in_
         )
-        settings = check_settings(self.get_params(deep=False), counts)
+        parameters = self.get_params(deep=False) | {"pseudo_count": self.pseudo_count_}
+        settings = check_settings(parameters, counts)
         check_n_jobs(self.n_jobs)
         return counts, settings, check_random_state(self.random_state), observation
 

@@ -55,6 +55,7 @@ class Fitted:
     """The mean total count of the samples of the fit, with exposure="total"."""
     n_unobserved_: int = 0
     last_gain_: float | None = None
+    pseudo_count_: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,14 @@ class Evaluation:
     """An E-step at a model."""
 
     value: float
-    """The objective, in nats."""
+    """The objective, in nats, with the prior's part."""
     statistics: Statistics
     L: Array
     """(N, K): expected component sizes, which the next E-step begins with."""
     H: Array | None = None
     """(N, K): activations, if the objective is a function of these."""
+    log_prior: float = 0.0
+    """What the prior on directions adds to the value."""
 
 
 class Objective(ABC):
@@ -41,8 +43,9 @@ class Objective(ABC):
     name: ClassVar[str]
     """Its name in `history_`."""
 
-    def __init__(self, allocator: Allocator) -> None:
+    def __init__(self, allocator: Allocator, pseudo_count: float = 0.0) -> None:
         self.allocator = allocator
+        self.pseudo_count = pseudo_count
 
     def first_sizes(self, model: GaP, *, given: bool) -> Array:
         """Return L (N, K) to begin with.

@@ -47,7 +47,7 @@ def em_c_alpha_step(expect: ExactExpectation, model: GaP, at: Expectation) -> Ga
 
     Where EM has no reason to move although a better model is near, it goes there.
     """
-    better = leave_plateau(expect, model, at.log_likelihood)
+    better = leave_plateau(expect, model, at.objective)
     if better is not None:
         return better
     s = replace(at.statistics, sizes=expected_sizes(expect, model))
@@ -108,11 +108,11 @@ def run_em(
                 raise
             yield ExactFit(here, at, False, str(error))
             return
-        before, at = at.log_likelihood, after
-        if history.add(model, at.log_likelihood):
+        before, at = at.objective, after
+        if history.add(model, at.log_likelihood, pseudo_count=expect.pseudo_count):
             break
-        gain = at.log_likelihood - before
-        if gain <= ROUNDING * abs(at.log_likelihood):
+        gain = at.objective - before
+        if gain <= ROUNDING * abs(at.objective):
             gain = 0.0
         small = still_to_gain(gain, previous_gain) <= tol * expect.n_tokens
         times_small = times_small + 1 if small else 0

@@ -13,6 +13,7 @@ from scipy.special import gammaln, psi
 
 from gapmf.csr import distinct_rows, sum_entries, take_block
 from gapmf.distributions import log_one_plus, log_rising
+from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.kernels import polynomial
 from gapmf.kernels import quadrature_sums as posterior
@@ -49,6 +50,13 @@ class Expectation:
     statistics: Statistics
     rising: Array | None = None
     log_rates: Array | None = None
+    log_prior: float = 0.0
+    """What the prior on directions adds to the objective."""
+
+    @property
+    def objective(self) -> float:
+        """log p(V | W), with the prior's part."""
+        return self.log_likelihood + self.log_prior
 
     @property
     def gradient(self) -> Array:
@@ -88,6 +96,8 @@ class ExactExpectation:
         How many times each sample counts: positive numbers, 1 by default.
     observation : Observation, optional
         Exposures and observed entries.
+    pseudo_count : float
+        η of the prior on directions.
     """
 
     def __init__(
@@ -97,7 +107,9 @@ class ExactExpectation:
         learn_alpha: str | None = None,
         weights: Array | None = None,
         observation: Observation | None = None,
+        pseudo_count: float = 0.0,
     ) -> None:
+        self.pseudo_count = pseudo_count
         weights = np.ones(X.shape[0]) if weights is None else weights
         first, inverse = distinct_rows(X, None if observation is None else observation.keys())
         self.observation = None if observation is None else observation.take(first)
@@ -148,10 +160,11 @@ class ExactExpectation:
                 np.add.at(L_sum, np.ix_(rows, work.columns), c)
         ratio += self._unmet(works, model, rates)
         found_rising = rising if self.learn_alpha else None
+        eta, prior = self.pseudo_count, log_prior(model, self.pseudo_count)
         if own is None:
             h_sum = (self.n_samples * model.alpha + c_sum.sum(axis=0)) / rates_of(model, None)
-            statistics = Statistics(c_sum, h_sum, self.n_samples, ratio)
-            return Expectation(log_likelihood, statistics, found_rising)
+            statistics = Statistics(c_sum, h_sum, self.n_samples, ratio, pseudo=eta)
+            return Expectation(log_likelihood, statistics, found_rising, log_prior=prior)
         h = (self.times[:, None] * model.alpha + L_sum) / own.rates(model)
         statistics = Statistics(
             c_sum,
@@ -160,9 +173,10 @@ class ExactExpectation:
             ratio,
             exposed_sum=own.exposed_sums(h),
             L_sum=L_sum,
+            pseudo=eta,
         )
         log_rates = self.times @ log_one_plus(own.norms(model.W), model.beta)
-        return Expectation(log_likelihood, statistics, found_rising, log_rates)
+        return Expectation(log_likelihood, statistics, found_rising, log_rates, prior)
 
     def _unit_rates(self, model: GaP) -> Array | None:
         """R/s of the samples, (N, K), if they have exposures."""

@@ -20,6 +20,7 @@ from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
+from gapmf.em.prior import log_prior
 from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import EXACT_MOMENTS, OBJECTIVES, Settings
@@ -82,6 +83,8 @@ class FitResult:
     interrupted: bool = False
     last_gain: float | None = None
     """Monte Carlo: what the last window gained at most, in nats per token."""
+    pseudo_count: float = 0.0
+    """η of the prior on directions, as given or as chosen."""
 
 
 def apply_sample_weight(
@@ -164,7 +167,12 @@ def fit(
         if checkpoint is not None:
             checkpoint.write(FitState(rng))
         expect = ExactExpectation(
-            data.counts, n_jobs, settings.learn_alpha, data.weights, data.observation
+            data.counts,
+            n_jobs,
+            settings.learn_alpha,
+            data.weights,
+            data.observation,
+            settings.pseudo_count,
         )
         return _fit_exact(expect, settings, rng, callbacks)
     except GapmfError:
@@ -194,10 +202,11 @@ def _fit_monte_carlo(
 
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
+    has_prior = settings.pseudo_count > 0
     history = History()
     try:
         for i in range(0 if resumed is None else resumed.start, settings.n_init):
-            history = History(callbacks, score, settings.score_every)
+            history = History(callbacks, score, settings.score_every, prior=has_prior)
             if resumed is not None:
                 history.restore(resumed.history)
                 history.model = resumed.run.model  # for Ctrl-C before the next iteration
@@ -206,7 +215,10 @@ def _fit_monte_carlo(
             for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
                 is_iteration = state.n_iter > len(history)
                 if is_iteration and history.add(
-                    state.model, n_sweeps=state.n_sweeps, gain=state.gain
+                    state.model,
+                    n_sweeps=state.n_sweeps,
+                    gain=state.gain,
+                    pseudo_count=state.pseudo_count,
                 ):
                     break
                 if checkpoint is not None and checkpoint.is_due():
@@ -214,14 +226,16 @@ def _fit_monte_carlo(
                     checkpoint.write_progress(FitState(rng, kept))
             model = state.model if history.stopped else final_model(schedule, state)
             del engine, schedule  # before the next start loads its own
+            prior = log_prior(model, state.pseudo_count)
             finished = FinishedStart(
-                value=score(model) if settings.n_init > 1 else 0.0,
+                value=score(model) + prior if settings.n_init > 1 else 0.0,
                 model=model,
                 converged=state.converged,
                 alike=state.alike,
                 stopped=history.stopped,
                 history=history.arrays(K),
                 last_gain=state.last_gain,
+                pseudo_count=state.pseudo_count,
             )
             if best is None or finished.value > best.value:
                 best = finished
@@ -233,7 +247,15 @@ def _fit_monte_carlo(
         interrupted = True
         if best is None:
             assert history.model is not None
-            best = FinishedStart(0.0, history.model, False, False, False, history.arrays(K))
+            best = FinishedStart(
+                0.0,
+                history.model,
+                False,
+                False,
+                False,
+                history.arrays(K),
+                pseudo_count=history.pseudo_count,
+            )
     assert best is not None
     return _to_result(settings, best, interrupted=interrupted)
 
@@ -249,6 +271,7 @@ def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) ->
         activations=best.activations,
         interrupted=interrupted,
         last_gain=best.last_gain,
+        pseudo_count=best.pseudo_count,
     )
 
 
@@ -268,7 +291,9 @@ def _prepare(
     seed = int(rng.integers(2**64, dtype=np.uint64))
     engine.load(data.counts, seed, observation=data.observation)
     schedule = make_schedule(settings, engine)
-    state = RunState(first_model(settings, engine, rng), schedule.start())
+    state = RunState(
+        first_model(settings, engine, rng), schedule.start(), pseudo_count=settings.pseudo_count
+    )
     return seed, engine, schedule, state
 
 
@@ -294,6 +319,7 @@ def run_with_restarts(
             n_sweeps=last.n_sweeps,
             near_end=True,
             n_restarts=last.n_restarts + 1,
+            pseudo_count=last.pseudo_count,
         )
 
 
@@ -334,6 +360,7 @@ def _fit_exact(
         _warnings(settings, found, fitted.model, len(found.history), interrupted=found.interrupted),
         (fitted.expectation.log_likelihood, certify(expect, fitted.model, fitted.expectation)),
         interrupted=found.interrupted,
+        pseudo_count=settings.pseudo_count,
     )
 
 

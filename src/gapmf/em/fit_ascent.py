@@ -27,8 +27,8 @@ from gapmf.types import Array
 def make_objective(settings: Settings, allocator: Allocator) -> Objective:
     """Return what the algorithm of the settings maximises."""
     if settings.algorithm == "mjle":
-        return JointLikelihood(allocator)
-    return VariationalBound(allocator, settings.learn_alpha)
+        return JointLikelihood(allocator, settings.pseudo_count)
+    return VariationalBound(allocator, settings.learn_alpha, settings.pseudo_count)
 
 
 def fit_ascent(
@@ -54,7 +54,8 @@ def fit_ascent(
     K, interrupted = settings.alpha.size, False
     try:
         for i in range(0 if resumed is None else resumed.start, settings.n_init):
-            history = History(callbacks, score, settings.score_every, objective.name)
+            eta = objective.pseudo_count
+            history = History(callbacks, score, settings.score_every, objective.name, prior=eta > 0)
             if resumed is None:
                 state = _first_ascent_state(objective, settings, rng)
             else:
@@ -64,14 +65,16 @@ def fit_ascent(
             steps = run_ascent(objective, state, max_iter=settings.max_iter, tol=settings.tol)
             for state, at in steps:
                 here = state, at, history
-                if state.n_iter > len(history) and history.add(state.model, objective=at.value):
+                if state.n_iter > len(history) and history.add(
+                    state.model, objective=at.value - at.log_prior, pseudo_count=eta
+                ):
                     break
                 if checkpoint is not None and checkpoint.is_due():
                     kept = AscentFitState(i, best, history.arrays(K), state)
                     checkpoint.write_progress(FitState(rng, ascent=kept))
             assert here is not None
             if best is None or here[1].value > best.value:
-                best = _finished_ascent(*here)
+                best = _finished_ascent(*here, eta)
             if history.stopped:
                 break
         assert best is not None
@@ -82,15 +85,24 @@ def fit_ascent(
         interrupted = True
         if best is None:
             assert here is not None
-            best = _finished_ascent(*here)
+            best = _finished_ascent(*here, objective.pseudo_count)
     assert best is not None
     return best, interrupted
 
 
-def _finished_ascent(state: AscentState, at: Evaluation, history: History) -> FinishedStart:
+def _finished_ascent(
+    state: AscentState, at: Evaluation, history: History, pseudo_count: float
+) -> FinishedStart:
     arrays = history.arrays(state.model.n_components)
     return FinishedStart(
-        at.value, state.model, state.converged, False, history.stopped, arrays, at.H
+        at.value,
+        state.model,
+        state.converged,
+        False,
+        history.stopped,
+        arrays,
+        at.H,
+        pseudo_count=pseudo_count,
     )
 
 

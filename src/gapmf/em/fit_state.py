@@ -36,6 +36,8 @@ class FinishedStart:
     """(N, K): those that were fitted, if any were."""
     last_gain: float | None = None
     """What the last window gained at most, in nats per token, if it was measured."""
+    pseudo_count: float = 0.0
+    """η of the prior on directions."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
         and getattr(progress, "n_window", 1) >= 1
         and 0.0 <= momentum.friction <= 1.0
         and 0.0 <= momentum.floor <= 1.0
+        and 0.0 <= state.pseudo_count < np.inf
         and (state.window is None) == (state.n_window == 0 or settings.schedule == "paper")
         and (state.tail is not None) == _is_averaging(state)
         and 0 <= kept.start < settings.n_init

@@ -1,5 +1,7 @@
 """The gain in log-likelihood of a step from one model to another, from draws at both ends.
 
+With a prior on directions it is the gain of the objective: the prior's part is known exactly.
+
 log p(V | b) − log p(V | a) is at least E[log p(C | b) − log p(C | a)] with C drawn given V at a,
 and at most the same with C drawn at b: Jensen's inequality, twice. Their mean is the trapezoidal
 rule along the way from a to b in the logarithms of the parameters, right to third order in its
@@ -25,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gapmf.distributions import log_rising
+from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
 from gapmf.observation import Observation
@@ -74,6 +77,8 @@ def gain(a: EStep, b: EStep, observation: Observation | None = None) -> Gain:
     entries = share * both * log_ratio + (1.0 - share) * rate * (means_b - means_a)
     rests = [_rest(e, a.model, b.model, n_samples, observation) for e in (a, b)]
     estimate = float(entries.sum()) + 0.5 * sum(rests)
+    eta = b.statistics.pseudo / b.n_draws
+    estimate += log_prior(b.model, eta) - log_prior(a.model, eta)
     between = float(((at_b - at_a) * log_ratio).sum())
     between += rests[1] - rests[0]
     # The difference of the bounds is noisy too, and may be negative when there is little of it.

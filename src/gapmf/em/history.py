@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.em.prior import log_prior
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -34,6 +35,9 @@ class Iteration:
         The gain in log-likelihood that was last measured, with twice its standard error, in nats
         per token and sweep: what the stopping rule compares with `tol`. It is nan before the
         first measurement and without Monte Carlo.
+    log_prior : float
+        η Σ_fk log(F w_fk/S_k), what the prior of `pseudo_count` adds to the objective. It is nan
+        where the log-likelihood or other objective is.
     objective : float
         What "vbem" or "mjle" maximises: the lower bound of log p(X | W), or log p(X, H | W). It
         is nan for the other algorithms.
@@ -46,6 +50,7 @@ class Iteration:
     model: GaP = field(repr=False)
     gain: float = np.nan
     objective: float = np.nan
+    log_prior: float = np.nan
 
 
 HISTORY = ("seconds", "n_sweeps", "norms", "log_likelihood")
@@ -58,7 +63,8 @@ class History:
 
     `score` computes the log-likelihood of a model after every `every`-th iteration that comes
     without one; never if `every` is 0. `objective` names what a fit maximises that does not
-    maximise the log-likelihood: it then has a column of its own.
+    maximise the log-likelihood: it then has a column of its own. So has the prior on directions,
+    if there is one.
     """
 
     def __init__(
@@ -67,14 +73,18 @@ class History:
         score: Callable[[GaP], float] | None = None,
         every: int = 0,
         objective: str | None = None,
+        *,
+        prior: bool = False,
     ) -> None:
         self._callbacks = tuple(callbacks)
         self._score, self._every = score, every
         self._begin = time.perf_counter()
         self._rows: list[tuple[float, int, Array, float]] = []
         self._objective, self._values = objective, list[float]()
+        self._prior, self._priors = prior, list[float]()
         self.stopped = False
         self.model: GaP | None = None
+        self.pseudo_count = 0.0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -86,9 +96,10 @@ class History:
         n_sweeps: int = 0,
         gain: float = np.nan,
         objective: float = np.nan,
+        pseudo_count: float = 0.0,
     ) -> bool:
         """Add an iteration; return True when a callback asks to stop."""
-        self.model = model
+        self.model, self.pseudo_count = model, pseudo_count
         now = time.perf_counter()
         seconds = now - self._begin
         asked = self._every > 0 and (len(self._rows) + 1) % self._every == 0
@@ -96,8 +107,11 @@ class History:
             log_likelihood = self._score(model)
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
         self._values.append(objective)
+        known = not (np.isnan(log_likelihood) and np.isnan(objective))
+        prior = log_prior(model, pseudo_count) if known else np.nan
+        self._priors.append(prior)
         n = len(self._rows)
-        record = Iteration(n, seconds, n_sweeps, log_likelihood, model, gain, objective)
+        record = Iteration(n, seconds, n_sweeps, log_likelihood, model, gain, objective, prior)
         answers = [callback(record) for callback in self._callbacks]
         self._begin += time.perf_counter() - now
         self.stopped = any(isinstance(a, (bool, np.bool_)) and bool(a) for a in answers)
@@ -112,6 +126,7 @@ class History:
         ]
         unknown = np.full(len(self._rows), np.nan)
         self._values = arrays.get(self._objective or "", unknown).tolist()
+        self._priors = arrays.get("log_prior", unknown).tolist()
         self._begin = time.perf_counter() - (self._rows[-1][0] if self._rows else 0.0)
 
     def arrays(self, n_components: int) -> dict[str, NDArray[Any]]:
@@ -125,4 +140,6 @@ class History:
         }
         if self._objective is not None:
             arrays[self._objective] = np.array(self._values, dtype=float)
+        if self._prior:
+            arrays["log_prior"] = np.array(self._priors, dtype=float)
         return arrays

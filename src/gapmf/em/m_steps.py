@@ -9,6 +9,7 @@ import numpy as np
 
 from gapmf.em.alpha import fit_alpha
 from gapmf.em.exposed_alpha import fit_alpha_at_means
+from gapmf.em.prior import update_unobserved, with_pseudo_counts
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP, model_of_step
 from gapmf.observation import Observation
@@ -20,12 +21,14 @@ def update_c(s: Statistics, alpha: Array, beta: Array) -> Array:
 
     With exposures it is [Σ c_fkn / Σ m_nf s_n h_kn] β_k Σ h_kn / (JN α_k): parameter-expanded EM,
     where the prior's rate moves together with W and is then scaled back to β.
+
+    With pseudo-counts, see `em.prior`: columns keep their norms, and get other directions.
     """
     if s.exposed_sum is not None:
-        return _divide(s.c_sum, s.exposed_sum) * (beta * s.h_sum / (s.n_draws * alpha))
-    W = beta / alpha * s.c_sum
+        return update_ch(s) * (beta * s.h_sum / (s.n_draws * alpha))
+    W: Array = beta / alpha * s.c_sum
     W /= s.n_draws  # no further array
-    return W
+    return with_pseudo_counts(W, s) if s.pseudo else W
 
 
 def update_ch(s: Statistics) -> Array:
@@ -34,7 +37,10 @@ def update_ch(s: Statistics) -> Array:
     A component without counts may have activations that are all 0 in floating point, at small
     α; its column is 0.
     """
-    return _divide(s.c_sum, s.below)
+    if s.pseudo and s.below.ndim == 2:
+        return update_unobserved(s)
+    W = _divide(s.c_sum, s.below)
+    return with_pseudo_counts(W, s) if s.pseudo else W
 
 
 def update_h(s: Statistics, W: Array) -> Array:

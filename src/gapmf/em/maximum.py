@@ -29,31 +29,45 @@ def certify(expect: ExactExpectation, model: GaP, at: Expectation | None = None)
         down = shares_of(model, mean)[seen] * gradient
     moves = np.fmax(-gradient, down).max(initial=0.0)
     useless = (at.gradient * model.W)[~seen]  # what explains no counts had better be zero
+    eta, used = expect.pseudo_count, model.column_norms > 0
+    if eta > 0.0:  # no entry is zero at the maximum: a relative change of one entry
+        directions = model.W[:, used] / model.column_norms[used]
+        pull = eta * (model.n_features * directions - 1.0)
+        moves = np.abs(at.gradient[:, used] * model.W[:, used] + pull).max(initial=0.0)
+        useless = np.zeros(0)
     slopes = projected_alpha_slope(expect, model, at) if expect.learn_alpha else np.zeros(0)
     expected = model.expected_counts()
     deviation = np.abs(expected[seen] / mean[seen] - 1.0).max(initial=0.0)
-    if expect.observation is not None:
+    if expect.observation is not None or eta > 0.0:
         deviation = _identity(expect, model, at)
+    beyond = expected[~seen].max(initial=0.0) if eta == 0.0 else 0.0
     r, r_error = expect.score(model)
     return Certificate(
         projected_gradient=float(
             max(moves, useless.max(initial=0.0), np.abs(slopes).max(initial=0.0))
         ),
-        identity=float(max(deviation, expected[~seen].max(initial=0.0))),
+        identity=float(max(deviation, beyond)),
         r=r,
         r_error=r_error,
     )
 
 
 def _identity(expect: ExactExpectation, model: GaP, at: Expectation) -> float:
-    """Return the largest deviation from what holds at stationary points with exposures.
+    """Return the largest deviation from what holds at stationary points with exposures or a prior.
 
-    Σ_n m_nf s_n [W E h_n]_f = Σ_n v_fn for each feature, and β_k Σ_n E h_kn = N α_k for each
-    component that is not empty.
+    Σ_n m_nf s_n [W E h_n]_f + η Σ_k (F w_fk/S_k − 1) = Σ_n v_fn for each feature, and
+    β_k Σ_n E h_kn = N α_k for each component that is not empty. Features without counts are
+    compared with K η.
     """
     s, total = at.statistics, expect.mean_counts * expect.exposures
-    seen, used = total > 0, model.column_norms > 0
-    features = (model.W * s.below).sum(axis=1)[seen] / total[seen]
+    used = model.column_norms > 0
+    pseudo = expect.pseudo_count * int(used.sum())
+    expected = (model.W * s.below).sum(axis=1)
+    if pseudo > 0.0:
+        shares = (model.W[:, used] / model.column_norms[used]).sum(axis=1)
+        expected += expect.pseudo_count * model.n_features * shares
+    seen = total + pseudo > 0
+    features = expected[seen] / (total + pseudo)[seen]
     components = (model.beta * s.h_sum / (s.n_draws * model.alpha))[used]
     return float(np.abs(np.concatenate([features, components]) - 1.0).max(initial=0.0))
 

@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from gapmf.em.ascent import Evaluation, Objective
 from gapmf.em.m_steps import update_c
+from gapmf.em.prior import log_prior
 from gapmf.engines.allocation import Allocation
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
@@ -47,7 +48,9 @@ class JointLikelihood(Objective):
         constant = model.alpha * np.log(model.beta) - gammaln(model.alpha)
         constant -= (model.alpha - 1.0) * np.log(rate)
         value += counts.n_samples * float(constant.sum())
-        return Evaluation(value, Statistics(found.c_sum, h_sum, counts.n_samples), found.L, H)
+        s = Statistics(found.c_sum, h_sum, counts.n_samples, pseudo=self.pseudo_count)
+        prior = log_prior(model, self.pseudo_count)
+        return Evaluation(value + prior, s, found.L, H, prior)
 
     def m_step(self, model: GaP, at: Evaluation) -> GaP:
         """Return the best W together with the H that the next E-step takes."""

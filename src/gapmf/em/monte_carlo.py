@@ -64,6 +64,8 @@ class RunState:
     converged: bool = False
     alike: bool = False
     """Whether the run ended with components that are all the same."""
+    pseudo_count: float = 0.0
+    """η of the prior on directions: as given, or as chosen so far."""
 
 
 def run(
@@ -84,7 +86,7 @@ def run(
 def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     """One iteration: an E-step at the present model, and the schedule's M-step."""
     sweeps = schedule.sweeps(state.progress)
-    statistics = engine.advance(state.model, sweeps)
+    statistics = _e_step(engine, state.model, sweeps, state.pseudo_count)
     model, progress = schedule.step(state.progress, state.model, statistics)
     window, tail, length = state.window, state.tail, schedule.window_length(state.progress)
     if length is not None:
@@ -103,6 +105,14 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     )
 
 
+def _e_step(engine: Engine, model: GaP, sweeps: Sweeps, pseudo_count: float) -> Statistics:
+    """Advance the chains; the statistics also hold the pseudo-counts, once for each draw."""
+    statistics = engine.advance(model, sweeps)
+    if pseudo_count == 0.0:
+        return statistics
+    return replace(statistics, pseudo=sweeps.n_draws * pseudo_count)
+
+
 def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     """End a window: an E-step at the model it came to tells its gain; the schedule decides."""
     model, window, tail = state.model, state.window, state.tail
@@ -110,7 +120,7 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     if tail is not None:
         model = schedule.averaged_model(model, tail)
     sweeps = schedule.evaluation(state.progress)
-    here = EStep(model, engine.advance(model, sweeps), sweeps.n_draws)
+    here = EStep(model, _e_step(engine, model, sweeps, state.pseudo_count), sweeps.n_draws)
     before, n_window = state.last, state.n_window
     state = replace(
         state,
@@ -155,7 +165,12 @@ def final_model(schedule: Schedule, state: RunState) -> GaP:
 
 
 def refit_briefly(
-    engine: Engine, schedule: Adaptive, model: GaP, n_iter: int, n_precise: int
+    engine: Engine,
+    schedule: Adaptive,
+    model: GaP,
+    n_iter: int,
+    n_precise: int,
+    pseudo_count: float = 0.0,
 ) -> GaP:
     """Refit a model that is near its maximum: n_iter iterations, then some of less noise."""
     progress, window = schedule.start(), None
@@ -166,7 +181,7 @@ def refit_briefly(
             progress = schedule.reduce_noise(progress)
         window = None
         for _ in range(n):
-            statistics = engine.advance(model, schedule.sweeps(progress))
+            statistics = _e_step(engine, model, schedule.sweeps(progress), pseudo_count)
             model, progress = schedule.step(progress, model, statistics)
             window = statistics if window is None else window + statistics
     assert window is not None

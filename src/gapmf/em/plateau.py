@@ -31,8 +31,10 @@ _ALPHAS = np.geomspace(0.03, 1e3, 10)
 _LEAST, _MOST = 0.02, 0.98  # of a feature's mean: EM multiplies, so an entry of zero cannot grow
 
 
-def leave_plateau(expect: ExactExpectation, model: GaP, log_likelihood: float) -> GaP | None:
+def leave_plateau(expect: ExactExpectation, model: GaP, objective: float) -> GaP | None:
     """Return a better model off the plateau; None if it is not on it, or none better is near.
+
+    `objective` is that of the model: its log-likelihood, and the prior's part if there is one.
 
     The first component of the plateau takes the part of its means that varies most, with the best
     of a few values of α (for all components, if they share one). The others get equal parts of the
@@ -56,9 +58,9 @@ def leave_plateau(expect: ExactExpectation, model: GaP, log_likelihood: float) -
             alpha = model.alpha.copy()
             alpha[slice(None) if expect.learn_alpha == "shared" else first] = a
             other = GaP(means * (model.beta / alpha), alpha, model.beta)
-            value = expect.e_step(other).log_likelihood
-            if value > log_likelihood:
-                best, log_likelihood = other, value
+            value = expect.e_step(other).objective
+            if value > objective:
+                best, objective = other, value
     except TooCostlyError:
         return None  # nothing is known of what cannot be computed
     return best

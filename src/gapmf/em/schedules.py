@@ -196,7 +196,11 @@ class Adaptive(Schedule):
         """Return EM's next model, with momentum."""
         em = self.m_step(statistics, model)
         exposure = None if statistics.exposed_sum is None else statistics.below / statistics.h_sum
-        model, momentum = progress.momentum.step(model, em, self.mean_counts, exposure=exposure)
+        mean_counts = self.mean_counts
+        if statistics.pseudo and mean_counts.size:  # a prior adds its part: as EM has it
+            W = em.W if exposure is None else em.W * exposure
+            mean_counts = W @ (em.alpha / em.beta)
+        model, momentum = progress.momentum.step(model, em, mean_counts, exposure=exposure)
         return model, replace(progress, momentum=momentum, n_steps=progress.n_steps + 1)
 
     def averaged_model(self, model: GaP, window: Statistics) -> GaP:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
 from gapmf.em import start
-from gapmf.em.exact_em import ROUNDING, STEPS, ExactFit, em_c_alpha_step, run_em
+from gapmf.em.exact_em import ROUNDING, STEPS, ExactFit, em_c_alpha_step, em_c_step, run_em
 from gapmf.em.expectation import ExactExpectation, plan_sizes
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import WARM_UP, fit_maximum, improve
@@ -42,11 +43,11 @@ def search(
     history = History()
     try:
         for i in range(settings.n_init):
-            history = History(callbacks)
+            history = History(callbacks, prior=settings.pseudo_count > 0)
             W = deterministic_start(expect.mean_counts, settings, rng)
             found = _climb(i, expect, GaP(W, settings.alpha, settings.beta), settings, history)
-            value = found.expectation.log_likelihood
-            if best is None or value > best.fit.expectation.log_likelihood:
+            value = found.expectation.objective
+            if best is None or value > best.fit.expectation.objective:
                 best = SearchResult(found, history)
             if history.stopped:
                 break
@@ -97,7 +98,7 @@ def _climb(
         expect, model, step, max_iter=settings.max_iter, tol=settings.tol, history=history
     )
     for found in fits:
-        rounding = ROUNDING * abs(found.expectation.log_likelihood)
+        rounding = ROUNDING * abs(found.expectation.objective)
         if found.converged and _remaining_gain(expect, found) <= limit + rounding:
             break
     return found
@@ -105,8 +106,29 @@ def _climb(
 
 def _remaining_gain(expect: ExactExpectation, found: ExactFit) -> float:
     """Return what a short climb from here gains: EM may be slow rather than done."""
+    if expect.pseudo_count > 0.0:
+        return _gain_in_logs(expect, found)
     climb = fit_maximum(expect, found.model, max_iter=25, history=History(), warm_up=0)
     return climb.expectation.log_likelihood - found.expectation.log_likelihood
+
+
+def _gain_in_logs(expect: ExactExpectation, found: ExactFit) -> float:
+    """Return the gain of a short climb in log W: with a prior, no entry is zero at the maximum."""
+    model, eta = found.model, expect.pseudo_count
+    used = model.column_norms > 0
+    W = model.W.copy()
+
+    def cost(x: Array) -> tuple[float, Array]:
+        W[:, used] = np.exp(x.reshape(model.n_features, -1))
+        here = GaP(W, model.alpha, model.beta)
+        at = expect.e_step(here)
+        directions = W[:, used] / here.column_norms[used]
+        slope = W[:, used] * at.gradient[:, used] - eta * (1.0 - model.n_features * directions)
+        return -at.objective, slope.ravel()
+
+    start = np.log(model.W[:, used]).ravel()
+    climb = minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 25})
+    return -float(climb.fun) - found.expectation.objective
 
 
 def _is_stuck(
@@ -117,11 +139,13 @@ def _is_stuck(
     if not start.has_one_direction(model):
         return False
     W = start.perturbed_mean_start(expect.mean_counts, model.alpha, model.beta, rng)
+    begin = GaP(W, model.alpha, model.beta)
     try:
-        other = fit_maximum(
-            expect, GaP(W, model.alpha, model.beta), max_iter=50, history=History(), warm_up=5
-        )
+        if expect.pseudo_count > 0.0:
+            *_, other = run_em(expect, begin, em_c_step, max_iter=50, tol=tol, history=History())
+        else:
+            other = fit_maximum(expect, begin, max_iter=50, history=History(), warm_up=5)
     except TooCostlyError:
         return False  # nothing is known of what cannot be computed
-    gain = other.expectation.log_likelihood - found.expectation.log_likelihood
+    gain = other.expectation.objective - found.expectation.objective
     return gain > max(tol * expect.n_tokens, 1e-6)

@@ -35,6 +35,7 @@ STARTS = ("mean", "random")
 PAPER_SWEEPS = 150  # draws, and as many before them
 MAX_ITER = {"paper": 500, "no Monte Carlo": 1000}
 MOST_ITER = 2000  # for all others
+FIRST_PSEUDO_COUNT = 0.1  # where it is chosen from the data
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Settings:
     """One of `STARTS`, or W (F, K) to start from."""
     n_init: int
     score_every: int
+    pseudo_count: float = 0.0
+    """η of the prior on directions; where it is chosen from the data, the first guess."""
+    choose_pseudo_count: bool = False
 
     @property
     def monte_carlo(self) -> bool:
@@ -99,6 +103,8 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         init=_check_init(given["init"], K, counts, 1 if monte_carlo else n_init),
         n_init=n_init,
         score_every=check_whole(given["score_every"], "score_every", least=0),
+        pseudo_count=_check_pseudo_count(given["pseudo_count"], algorithm, schedule),
+        choose_pseudo_count=isinstance(given["pseudo_count"], str),
     )
 
 
@@ -117,6 +123,25 @@ def _check_learn_alpha(value: Any, algorithm: str) -> str | None:
             f"algorithm={algorithm!r} cannot learn alpha: use one of {able}, or learn_alpha=False"
         )
     return learned
+
+
+def _check_pseudo_count(value: Any, algorithm: str, schedule: str) -> float:
+    """η, or the first guess of it for "auto"."""
+    if isinstance(value, str):
+        check_option(value, ("auto",), "pseudo_count")
+        if algorithm not in MONTE_CARLO or schedule == "paper":
+            raise InvalidInputError(
+                "pseudo_count='auto' needs draws, and windows after which it is chosen again: use "
+                "'mcem-c' with schedule='adaptive' or 'saem', or give a number, such as 0.1"
+            )
+        return FIRST_PSEUDO_COUNT
+    eta = check_number(value, "pseudo_count", least=0.0)
+    if eta > 0.0 and algorithm == "exact":
+        raise InvalidInputError(
+            "algorithm='exact' climbs in variables whose sums a pseudo_count above 0 changes: use "
+            "'em-c', whose M-step has a closed form with it, or pseudo_count=0"
+        )
+    return eta
 
 
 def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:

@@ -20,6 +20,7 @@ from gapmf.distributions import log_one_plus, log_rising
 from gapmf.em.alpha import LARGEST, SMALLEST, TOLERANCE
 from gapmf.em.ascent import Evaluation, Objective
 from gapmf.em.m_steps import update_c
+from gapmf.em.prior import log_prior
 from gapmf.engines.allocation import Allocation, Allocator
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
@@ -34,8 +35,10 @@ class VariationalBound(Objective):
 
     name = "bound"
 
-    def __init__(self, allocator: Allocator, learn_alpha: str | None = None) -> None:
-        super().__init__(allocator)
+    def __init__(
+        self, allocator: Allocator, learn_alpha: str | None = None, pseudo_count: float = 0.0
+    ) -> None:
+        super().__init__(allocator, pseudo_count)
         self.learn_alpha = learn_alpha
 
     def allocate(self, model: GaP, L: Array, n_passes: int) -> Allocation:
@@ -51,7 +54,9 @@ class VariationalBound(Objective):
         value = found.value - counts.log_factorials
         value -= N * float(model.alpha @ log_one_plus(model.column_norms, model.beta))
         h_sum = (N * model.alpha + found.c_sum.sum(axis=0)) / rate
-        return Evaluation(value, Statistics(found.c_sum, h_sum, N), found.L)
+        prior = log_prior(model, self.pseudo_count)
+        s = Statistics(found.c_sum, h_sum, N, pseudo=self.pseudo_count)
+        return Evaluation(value + prior, s, found.L, log_prior=prior)
 
     def m_step(self, model: GaP, at: Evaluation) -> GaP:
         """Maximise the bound over W, given φ; when α is learned, take a step in α as well."""

@@ -41,6 +41,9 @@ class Statistics:
         then sums of E[h_kn | L_kn] = (α_k + L_kn) / R_kn.
     L_sum : array, (N, K), optional
         Σ_j L_kn of every sample, in the same case.
+    pseudo : float
+        J η: the pseudo-counts that a prior on directions adds to each entry of c_sum. They are not
+        in c_sum.
     """
 
     c_sum: Array
@@ -50,6 +53,7 @@ class Statistics:
     sizes: NDArray[Any] | None = None
     exposed_sum: Array | None = None
     L_sum: Array | None = None
+    pseudo: float = 0.0
 
     @property
     def below(self) -> Array:
@@ -65,6 +69,7 @@ class Statistics:
             _add_given(self.sizes, other.sizes),
             None if self.exposed_sum is None else self.below + other.below,
             _add_given(self.L_sum, other.L_sum),
+            self.pseudo + other.pseudo,
         )
 
     def moved_to(self, other: Statistics, step: float) -> Statistics:
@@ -82,6 +87,7 @@ class Statistics:
             mix(self.sizes, other.sizes),
             mix(self.exposed_sum, other.exposed_sum),
             mix(self.L_sum, other.L_sum),
+            mix(self.pseudo, other.pseudo),
         )
 
 

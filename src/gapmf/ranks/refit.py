@@ -45,7 +45,11 @@ class Refit:
             self._begin = self._engine.state
         elif settings.exact_moments:
             self._expect = ExactExpectation(
-                counts, n_jobs, settings.learn_alpha, observation=observation
+                counts,
+                n_jobs,
+                settings.learn_alpha,
+                observation=observation,
+                pseudo_count=settings.pseudo_count,
             )
 
     def fit(self, model: GaP, effort: tuple[int, int]) -> GaP:
@@ -66,7 +70,7 @@ class Refit:
             )
         self._engine.state = self._begin
         schedule = adaptive_schedule(settings, self._engine)
-        return refit_briefly(self._engine, schedule, model, *effort)
+        return refit_briefly(self._engine, schedule, model, *effort, settings.pseudo_count)
 
     def without(self, model: GaP, k: int) -> GaP:
         """Return the model without component k; the others get its counts in proportion."""

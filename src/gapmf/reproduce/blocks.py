@@ -23,7 +23,7 @@ from gapmf.engines.base import State
 from gapmf.engines.local import LocalEngine
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
-from gapmf.reproduce.cache import ResultCache
+from gapmf.reproduce.cache import ResultCache, parameters_of
 from gapmf.storage.archive import read, write
 from gapmf.storage.state import from_tree, to_tree
 from gapmf.types import Array
@@ -56,7 +56,7 @@ class LongRun:
     ) -> None:
         self._est, self._counts, self._cache = est, check_counts(X), cache
         self.name, self.ends = name, ends
-        given = {name: value for name, value in est.get_params().items() if name != "max_iter"}
+        given = {name: value for name, value in parameters_of(est).items() if name != "max_iter"}
         self._settings = {**data, **given}
 
     def settings(self, i: int) -> dict[str, Any]:

@@ -133,6 +133,17 @@ class Trace(NamedTuple):
     values: dict[int, Any]
 
 
+def parameters_of(est: GammaPoissonMF) -> dict[str, Any]:
+    """Return an estimator's parameters, without those that came later and change nothing.
+
+    So results that are older than a parameter stay valid.
+    """
+    given: dict[str, Any] = est.get_params()
+    if given["pseudo_count"] == 0:
+        del given["pseudo_count"]
+    return given
+
+
 def trace_fit(
     est: GammaPoissonMF,
     X: Any,
@@ -146,7 +157,7 @@ def trace_fit(
 
     `data` is what X, `keep` and `evaluate` were made from: "name" and settings.
     """
-    settings = {**data, **est.get_params(), "max_sweeps": max_sweeps}
+    settings = {**data, **parameters_of(est), "max_sweeps": max_sweeps}
     name, n_iter = data["name"], settings["max_iter"]
 
     def compute() -> dict[str, Any]:
