@@ -281,6 +281,32 @@ def observed_em_step(V, W, alpha, beta, s, m, *, expanded=True):
     return new
 
 
+def observed_prior_step(V, W, alpha, beta, s, m, eta, *, expanded=True):
+    """`observed_em_step` with η Σ_f log(w_fk / S_k) added for each k, each column by an optimiser.
+
+    The prior does not depend on the scale of a column, so the expanded step scales it as before.
+    """
+    c, _, h = observed_moments(V, W, alpha, beta, s, m)
+    (F, K), N = W.shape, V.shape[1]
+    new = np.zeros_like(W)
+    for k in range(K):
+        total = c[:, k].sum(axis=1)
+        below = np.array([sum(m[f, n] * s[n] * h[k, n] for n in range(N)) for f in range(F)])
+
+        def cost(x, total=total, below=below):
+            w = np.exp(x)
+            value = total @ x - w @ below + eta * (x.sum() - F * math.log(w.sum()))
+            return -value, w * below - total - eta * (1.0 - F * w / w.sum())
+
+        start = np.log((total + eta) / below.max())
+        options = {"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000}
+        x = optimize.minimize(cost, start, jac=True, method="L-BFGS-B", options=options).x
+        new[:, k] = np.exp(x)
+        if expanded:
+            new[:, k] *= beta[k] * h[k].sum() / (N * alpha[k])
+    return new
+
+
 def observed_alpha(V, W, alpha, beta, s, m, k, new_W):
     """α_k that is best for the sizes L_kn at fixed means M_kn = (α_k/β_k) s_n Σ_f m_fn w_fk.
 

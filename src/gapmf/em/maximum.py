@@ -62,13 +62,16 @@ def _identity(expect: ExactExpectation, model: GaP, at: Expectation) -> float:
     s, total = at.statistics, expect.mean_counts * expect.exposures
     used = model.column_norms > 0
     pseudo = expect.pseudo_count * int(used.sum())
-    expected = (model.W * s.below).sum(axis=1)
+    own = expect.observation is not None
+    # Without exposures, what holds after every step of EM-C: the components' part in it.
+    below = s.below if own else s.n_draws * model.alpha / model.beta
+    expected = (model.W * below).sum(axis=1)
     if pseudo > 0.0:
         shares = (model.W[:, used] / model.column_norms[used]).sum(axis=1)
         expected += expect.pseudo_count * model.n_features * shares
     seen = total + pseudo > 0
     features = expected[seen] / (total + pseudo)[seen]
-    components = (model.beta * s.h_sum / (s.n_draws * model.alpha))[used]
+    components = (model.beta * s.h_sum / (s.n_draws * model.alpha))[used & own]
     return float(np.abs(np.concatenate([features, components]) - 1.0).max(initial=0.0))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import m_step_for
+from gapmf.em.prior import best_pseudo_count
 from gapmf.em.schedules import (
     Adaptive,
     AdaptiveProgress,
@@ -131,7 +132,7 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
         last=here,
     )
     if before is None:
-        return state
+        return _with_best_pseudo_count(engine, schedule, state, model)
     gained = gain(before, here, engine.observation)
     decision, progress = schedule.decide(state.progress, gained)
     n_tokens = max(float(engine.totals.sum()), 1.0)
@@ -143,6 +144,8 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
         gain=gained.largest / (n_tokens * n_sweeps),
         last_gain=gained.largest / n_tokens,
     )
+    if decision is not Decision.STOP:
+        state = _with_best_pseudo_count(engine, schedule, state, model)
     if decision is Decision.CONTINUE:
         return state
     if decision is Decision.CONTINUE_FROM_AVERAGE:
@@ -151,6 +154,17 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     # Little has changed in the window, so the average of all of it has the least noise.
     model = schedule.averaged_model(state.model, window)
     return replace(state, model=model, converged=True, alike=alike)
+
+
+def _with_best_pseudo_count(
+    engine: Engine, schedule: Schedule, state: RunState, model: GaP
+) -> RunState:
+    """Choose η from a draw of C at a model, if it is to be chosen."""
+    if not schedule.choose_pseudo_count:
+        return state
+    draw = engine.advance(model, Sweeps(1))
+    eta = best_pseudo_count(draw.c_sum)
+    return replace(state, pseudo_count=eta, n_sweeps=state.n_sweeps + 1)
 
 
 def final_model(schedule: Schedule, state: RunState) -> GaP:
@@ -198,7 +212,12 @@ def make_schedule(settings: Settings, engine: Engine) -> Schedule:
         fixed = Sweeps(settings.n_draws, settings.n_burn_in, expectations, sizes)
         return Paper(m_step, sizes, fixed)
     if settings.schedule in SAEM:
-        return SAEM[settings.schedule](m_step, sizes, _stopping_rule(settings, engine))
+        return SAEM[settings.schedule](
+            m_step,
+            sizes,
+            _stopping_rule(settings, engine),
+            choose_pseudo_count=settings.choose_pseudo_count,
+        )
     return adaptive_schedule(settings, engine)
 
 
@@ -211,6 +230,7 @@ def adaptive_schedule(settings: Settings, engine: Engine) -> Adaptive:
         _stopping_rule(settings, engine),
         mean_counts=engine.totals / engine.n_samples if keeps_means else np.empty(0),
         n_components=settings.alpha.size,
+        choose_pseudo_count=settings.choose_pseudo_count,
     )
 
 

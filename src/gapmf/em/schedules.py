@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
@@ -68,6 +68,8 @@ class Schedule(ABC):
     m_step: MStep
     sizes: bool
     """Whether the M-step needs the histogram of L."""
+    choose_pseudo_count: bool = field(default=False, kw_only=True)
+    """Whether η of the prior on directions is chosen anew after each window."""
 
     @abstractmethod
     def start(self) -> Any:
