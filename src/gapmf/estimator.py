@@ -1104,6 +1104,12 @@ class GammaPoissonMF(
         counts, _ = self._check_samples(X)
         check_option(method, ("auto", "exact", "sampled"), "method")
         check_whole(n_draws, "n_draws", least=2)
+        if self.pseudo_count_:
+            raise InvalidInputError(
+                f"the fit has pseudo_count {self.pseudo_count_:.3g}, so it is no maximum of the "
+                "likelihood, which standard errors are for: use pseudo_count=0, or see how much "
+                'components vary by est.stability(X, by="bootstrap")'
+            )
         if self.learn_alpha:
             warnings.warn(
                 "α was learned, but standard errors take it as known, so they are too small: "

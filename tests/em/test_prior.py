@@ -14,12 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 import naive
 from gapmf import GammaPoissonMF, GaP
 from gapmf.counts import check_counts
+from gapmf.em.evidence import LARGEST, SMALLEST, best_pseudo_count
 from gapmf.em.exact_em import em_c_alpha_step, em_c_step, em_ch_step
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import update_c, update_ch
 from gapmf.em.maximum import certify
-from gapmf.em.prior import LARGEST, SMALLEST, best_pseudo_count, log_prior
+from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.errors import InvalidInputError
 from gapmf.observation import check_observation
@@ -243,7 +244,7 @@ def test_features_without_counts_get_the_weight_of_the_prior(short):
 
 
 def test_a_prior_predicts_better_than_overfitting(short):
-    """80 new documents; the difference is 1 nat per document or more at other seeds, too."""
+    """80 new documents; at four seeds the difference was 0.9 to 3.0 nats per document."""
     X, test = short
     est = GammaPoissonMF(6, alpha=0.4, random_state=0, tol=1e-4)
     scores = {

@@ -76,6 +76,12 @@ def run(
         if hasattr(est, "last_gain_"):
             ended += f" (the last window gained at most {est.last_gain_:.1g} nats per token)"
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
+        if est.pseudo_count_:
+            chosen = " (chosen)" if est.pseudo_count == "auto" else ""
+            echo(
+                f"pseudo-count {est.pseudo_count_:.3g}{chosen}; the fit maximises the "
+                f"log-likelihood and the log-prior, which is {est.log_prior_:,.0f} nats"
+            )
     if n_top and not quiet:
         Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))
     if est.interrupted_:

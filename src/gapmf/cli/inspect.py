@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 import gapmf.storage as storage
+from gapmf.em.prior import log_prior
 from gapmf.errors import StorageError
 from gapmf.output import check_output, to_json, write_table
 from gapmf.persistence import Fitted, conversion, read_model
@@ -153,6 +154,8 @@ def _describe_model(parameters: dict[str, Any], fitted: Fitted) -> dict[str, Any
         "seconds": float(history["seconds"][-1]) if n_iter else 0.0,
         "sweeps": int(history["n_sweeps"][-1]) if n_iter else 0,
         "log likelihood": fitted.log_likelihood_,
+        "pseudo-count": fitted.pseudo_count_,
+        "log prior": log_prior(model, fitted.pseudo_count_),
         "parameters": _shorten(parameters),
     }
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from gapmf.errors import InvalidInputError
+
 _DATA = (
     "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
     ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files or of 10x "
@@ -40,6 +42,14 @@ Algorithm = Annotated[
     ),
 ]
 LearnAlpha = Annotated[bool, Option("--learn-alpha", help="Learn one alpha per component.")]
+PseudoCount = Annotated[
+    str,
+    Option(
+        metavar="NUMBER|auto",
+        help="Pseudo-count of every feature in every component: a prior that keeps small "
+        "components from overfitting. auto chooses it from the data.",
+    ),
+]
 Tol = Annotated[
     float,
     Option(
@@ -295,3 +305,19 @@ def with_read_options(command: Callable[..., None]) -> Callable[..., None]:
     call.__dict__["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     return call
+
+
+def parse_pseudo_count(text: str) -> float | str:
+    """Return a number, or "auto".
+
+    >>> parse_pseudo_count("0.1"), parse_pseudo_count("auto")
+    (0.1, 'auto')
+    """
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"--pseudo-count must be a number, such as 0.1, or auto, but is {text!r}"
+        ) from None

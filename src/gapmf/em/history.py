@@ -35,12 +35,12 @@ class Iteration:
         The gain in log-likelihood that was last measured, with twice its standard error, in nats
         per token and sweep: what the stopping rule compares with `tol`. It is nan before the
         first measurement and without Monte Carlo.
-    log_prior : float
-        η Σ_fk log(F w_fk/S_k), what the prior of `pseudo_count` adds to the objective. It is nan
-        where the log-likelihood or other objective is.
     objective : float
         What "vbem" or "mjle" maximises: the lower bound of log p(X | W), or log p(X, H | W). It
         is nan for the other algorithms.
+    log_prior : float
+        η Σ_fk log(F w_fk/S_k), what the prior of `pseudo_count` adds to the objective. It is nan
+        where the log-likelihood or other objective is.
     """
 
     iteration: int

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gapmf.em.evidence import best_pseudo_count
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import m_step_for
-from gapmf.em.prior import best_pseudo_count
 from gapmf.em.schedules import (
     Adaptive,
     AdaptiveProgress,

@@ -16,16 +16,17 @@ and holds after every step of EM-C as well.
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.optimize import brentq
-from scipy.special import psi
+from typing import TYPE_CHECKING
 
-from gapmf.engines.base import Statistics
+import numpy as np
+
 from gapmf.model import GaP
 from gapmf.types import Array
 
+if TYPE_CHECKING:  # a model is read without it
+    from gapmf.engines.base import Statistics
+
 MOST_STEPS = 100  # of Newton's method
-SMALLEST, LARGEST = 1e-6, 1e3  # of an η that is chosen
 
 
 def log_prior(model: GaP, pseudo_count: float) -> float:
@@ -78,31 +79,3 @@ def update_unobserved(s: Statistics) -> Array:
     # Written with S above, so that S = 0 gives 0.
     W: Array = above * S / (S * below + flat)
     return W
-
-
-def best_pseudo_count(C: Array) -> float:
-    """Return the η that maximises the evidence of a draw of C, summed over samples: (F, K).
-
-    Each component's counts are Dirichlet-multinomial with parameter η for every feature:
-    log Γ(Fη) − log Γ(Fη + L_k) + Σ_f log Γ(η + c_fk) − log Γ(η), summed over k. The M-step's
-    direction is the posterior mean with this η. C must be a draw, not an expectation: there all
-    entries are positive, which says that the components are less sparse than they are.
-    """
-    F = C.shape[0]
-    totals = C.sum(axis=0)
-    totals = totals[totals > 0]
-    if totals.size == 0 or F == 1:
-        return SMALLEST  # directions are known, or nothing is known of them
-    values, times = np.unique(C[C > 0], return_counts=True)
-
-    def slope(log_eta: float) -> float:
-        eta = np.exp(log_eta)
-        rise = float(times @ (psi(eta + values) - psi(eta)))
-        return rise - F * float((psi(F * eta + totals) - psi(F * eta)).sum())
-
-    low, high = np.log(SMALLEST), np.log(LARGEST)
-    if slope(low) <= 0.0:
-        return SMALLEST
-    if slope(high) >= 0.0:
-        return LARGEST
-    return float(np.exp(brentq(slope, low, high, xtol=1e-6)))

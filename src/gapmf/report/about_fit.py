@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ def the_fit(content: Content) -> Html:
         "Algorithm": est.algorithm + (f", {est.schedule}" if sweeps else ""),
         "Iterations": f"{est.n_iter_:,} in {format_duration(seconds)}",
         "α, the shape of activations": alpha + (", learned" if est.learn_alpha else ", given"),
+        "Pseudo-count of features": _pseudo_count(est),
         "Random seed": "none" if est.random_state is None else f"{est.random_state}",
     }
     data = content.data
@@ -45,6 +47,13 @@ def the_fit(content: Content) -> Html:
     if data is None:
         parts.insert(1, missing("How well the model fits", content, ""))
     return join(parts)
+
+
+def _pseudo_count(est: Any) -> str:
+    if not est.pseudo_count_:
+        return "0"
+    how = "chosen" if est.pseudo_count == "auto" else "given"
+    return f"{est.pseudo_count_:.3g}, {how}; log-prior {est.log_prior_:,.0f} nats"
 
 
 def _about(content: Content) -> Html:
