@@ -142,7 +142,7 @@ def test_nan_is_unobserved(data):
         with_nan = np.where(M, X, np.nan)
         frame = pd.DataFrame(with_nan, columns=list("abcd"))
         for form in (with_nan, frame, with_nan.astype(object), frame.astype("Int64")):
-            assert (est.fit(form, exposure=s, observed="nan").components_ == expected).all()
+            assert (est.fit(form, exposure=s, missing="nan").components_ == expected).all()
             h = est.transform(form[:4], exposure=s[:4], observed="nan")
             plain = est.fit(X, exposure=s, observed=M).transform(X[:4], s[:4], M[:4])
             assert (h == plain).all()
@@ -150,7 +150,27 @@ def test_nan_is_unobserved(data):
         assert (sparse.components_ == expected).all()
     assert est.n_unobserved_ == (~M).sum()
     with pytest.raises(InvalidInputError, match="column 'b'"):
-        est.fit(frame.assign(b=0.5), exposure=s, observed="nan")
+        est.fit(frame.assign(b=0.5), exposure=s, missing="nan")
+
+
+def test_stability_with_exposures_and_unobserved_entries(data):
+    X, s, M, _ = data
+    est = GammaPoissonMF(2, tol=1e-3, random_state=0).fit(X, exposure=s, observed=M)
+    found = est.stability(X, 2, by="bootstrap", exposure=s, observed=M)
+    assert (found.returned > 0.5).all()
+
+
+def test_held_out_samples_have_exposures_of_their_own(data):
+    """The cost of a component is that of the test samples, at their own exposures."""
+    X, s, *_ = data
+    est = maximum(X[:80], exposure=s[:80])
+    found = est.rank_report(X[:80], X[80:], exposure=s[:80], exposure_test=s[80:])
+    one = GammaPoissonMF(1, algorithm="exact", random_state=0).fit(X[:80], exposure=s[:80])
+    costs = [
+        value(est, X[80:], exposure=how) - value(one, X[80:], exposure=how) for how in (s[80:], 1.0)
+    ]
+    assert abs(costs[0] - costs[1]) > 1.0
+    np.testing.assert_allclose(found.cost, costs[0], atol=0.05)
 
 
 def test_a_saved_fit_answers_alike(data, best, tmp_path):
@@ -266,16 +286,18 @@ def test_refusals(data, best):
     for ask in (est.transform, est.score, est.proportions, est.posterior):
         with pytest.raises(InvalidInputError, match="pass exposure"):
             ask(X)
-    for ask in (est.stability, est.standard_errors):
-        with pytest.raises(InvalidInputError, match="neither exposures nor unobserved"):
-            ask(X)
-    for ask in (est.rank_report, est.prune):
+    with pytest.raises(InvalidInputError, match=r'est\.stability\(X, by="bootstrap"'):
+        est.standard_errors(X)
+    for ask in (est.rank_report, est.prune, est.stability):
         with pytest.raises(InvalidInputError, match="pass exposure"):
             ask(X)
         with pytest.raises(InvalidInputError, match="pass the observed=… of the fit"):
             ask(X, exposure=s)
-        with pytest.raises(InvalidInputError, match="X_test has no exposures"):
+    for ask in (est.rank_report, est.prune):
+        with pytest.raises(InvalidInputError, match="pass exposure"):
             ask(X, X, exposure=s, observed=data[2])
+        with pytest.raises(InvalidInputError, match="are for X_test"):
+            ask(X, exposure=s, observed=data[2], exposure_test=s)
     with pytest.raises(InvalidInputError, match="exposures"):
         perplexity(X, est)
     for algorithm in ("vbem", "mjle"):
@@ -286,7 +308,11 @@ def test_refusals(data, best):
     with pytest.raises(InvalidInputError, match="row 7 of X has no counts"):
         GammaPoissonMF(2).fit(empty, exposure="total")
     with pytest.raises(InvalidInputError, match="X is sparse"):
-        GammaPoissonMF(2).fit(sp.csr_array(X), observed="nan")
+        GammaPoissonMF(2).fit(sp.csr_array(X), missing="nan")
+    with pytest.raises(InvalidInputError, match="give one of the two"):
+        GammaPoissonMF(2).fit(X, missing="nan", observed=data[2])
+    with pytest.raises(InvalidInputError, match="missing must be"):
+        GammaPoissonMF(2).fit(X, missing="zero")
 
 
 def test_a_sample_of_which_nothing_is_observed(data, best):

@@ -30,7 +30,6 @@ from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, ch
 from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
     MATCH_GENES,
-    check_counts,
     is_anndata,
     list_features,
     warn_of_duplicate_genes,
@@ -58,7 +57,7 @@ from gapmf.likelihood.planning import MAX_COST
 from gapmf.likelihood.posterior import MAX_DRAWS, Posterior, posterior_of
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
-from gapmf.observation import Observation, check_all_observed_somewhere, observe
+from gapmf.observation import Observation, check_all_observed_somewhere, merge_missing, observe
 from gapmf.parallel import check_n_jobs
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
@@ -341,6 +340,7 @@ class GammaPoissonMF(
         sample_weight: Any = None,
         exposure: Any = None,
         observed: Any = None,
+        missing: str | None = None,
     ) -> Self:
         """Fit the components to counts.
 
@@ -363,8 +363,11 @@ class GammaPoissonMF(
             by the mean total. None means 1 for all. Not for "vbem" and "mjle".
         observed : array-like or sparse matrix of bool, or "nan", default=None
             Mask with the shape of X, True where an entry was observed. Other entries are no zeros:
-            they are left out of the likelihood, and counts there are ignored. With "nan", missing
-            values in a dense array or a data frame were not observed. None means that all were.
+            they are left out of the likelihood, and counts there are ignored. None means that all
+            were observed. "nan" is the same as missing="nan", for methods without `missing`.
+        missing : {"nan"}, default=None
+            With "nan", missing values in a dense array or a data frame were not observed. None
+            means that there must not be any.
 
         Returns
         -------
@@ -380,6 +383,7 @@ class GammaPoissonMF(
         >>> GammaPoissonMF(1, random_state=0).fit([[4, 1], [0, 2], [3, 1]]).n_features_in_
         2
         """
+        observed = merge_missing(observed, missing)
         data, settings, observed_as = self._check_fit(X, sample_weight, exposure, observed)
         rng = _own_generator(self.random_state)
         checkpoint = None
@@ -399,6 +403,7 @@ class GammaPoissonMF(
         sample_weight: Any = None,
         exposure: Any = None,
         observed: Any = None,
+        missing: str | None = None,
     ) -> Array:
         """Fit the components and compute the activations of the same samples.
 
@@ -414,6 +419,8 @@ class GammaPoissonMF(
             Exposure of each sample, as in `fit`.
         observed : array-like or sparse matrix of bool, or "nan", default=None
             Which entries were observed, as in `fit`.
+        missing : {"nan"}, default=None
+            Whether missing values were not observed, as in `fit`.
 
         Returns
         -------
@@ -429,6 +436,7 @@ class GammaPoissonMF(
         >>> GammaPoissonMF(1, random_state=0).fit_transform([[4, 1], [0, 2], [3, 1]]).shape
         (3, 1)
         """
+        observed = merge_missing(observed, missing)
         self.fit(X, y, sample_weight, exposure, observed)
         return self.transform(X, exposure, observed)
 
@@ -441,6 +449,7 @@ class GammaPoissonMF(
         sample_weight: Any = None,
         exposure: Any = None,
         observed: Any = None,
+        missing: str | None = None,
         **changes: Any,
     ) -> Self:
         """Continue a fit from its checkpoint, to bit-for-bit the same result.
@@ -455,6 +464,8 @@ class GammaPoissonMF(
             The weights of the fit.
         exposure, observed : array-like or str, default=None
             The exposures and observed entries of the fit.
+        missing : {"nan"}, default=None
+            That of the fit.
         **changes : dict
             New values of `n_jobs`, `verbose`, `callbacks` or `checkpoint`, which change nothing
             in the result.
@@ -485,6 +496,7 @@ class GammaPoissonMF(
         other = est.checkpoint
         if other is not None and os.path.realpath(other) != os.path.realpath(path):
             check_no_unfinished_fit(other, version=gapmf.__version__)
+        observed = merge_missing(observed, missing)
         data, settings, observed_as = est._check_fit(X, sample_weight, exposure, observed)
         saved.check_data(path, data.counts, data.weights, data.keys)
         if saved.fitted is not None:
@@ -1156,9 +1168,9 @@ class GammaPoissonMF(
         """Refuse questions about a fit with exposures or unobserved entries that ignore them."""
         if getattr(self, "exposure_", None) is not None or self.n_unobserved_:
             raise InvalidInputError(
-                "this question takes neither exposures nor unobserved entries, and the fit had "
-                "them: transform, proportions, posterior, log_likelihood, score, score_samples, "
-                "recommend and compare do take them"
+                "standard errors take neither exposures nor unobserved entries, and the fit had "
+                'them: est.stability(X, by="bootstrap", exposure=…, observed=…) shows how much '
+                "components vary"
             )
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
@@ -1440,6 +1452,8 @@ class GammaPoissonMF(
         criterion: str = "prediction",
         exposure: Any = None,
         observed: Any = None,
+        exposure_test: Any = None,
+        observed_test: Any = None,
     ) -> RankReport:
         """Report what each component is worth, and how many are worth keeping.
 
@@ -1460,7 +1474,10 @@ class GammaPoissonMF(
             independent. "bic" subtracts ½ log N per parameter, which is often too strict when
             there are many features.
         exposure, observed : array-like or str, default=None
-            Exposures and observed entries of the fit. With them, `X_test` is not taken.
+            Exposures and observed entries of the fit.
+        exposure_test, observed_test : array-like or str, default=None
+            Exposures and observed entries of `X_test`. After a fit with exposure="total", totals
+            are the default.
 
         Returns
         -------
@@ -1482,14 +1499,11 @@ class GammaPoissonMF(
         """
         check_option(criterion, CRITERIA, "criterion")
         counts, settings, rng, observation = self._check_question(X, exposure, observed)
-        test = None
-        if X_test is not None and observation is not None:
-            raise InvalidInputError(
-                "X_test has no exposures here: with exposures or unobserved entries leave it out, "
-                "so that held-out counts of X decide"
-            )
+        test, own = None, None
         if X_test is not None:
-            test = check_counts(X_test, n_features=self.n_features_in_)
+            test, _, own = self._check_observed_samples(X_test, exposure_test, observed_test)
+        elif exposure_test is not None or observed_test is not None:
+            raise InvalidInputError("exposure_test and observed_test are for X_test, which is None")
         with progress_bar(self.verbose, "rank report", shorter="fewer samples") as progress:
             return make_report(
                 self.model_,
@@ -1502,6 +1516,7 @@ class GammaPoissonMF(
                 feature_names=getattr(self, "feature_names_in_", None),
                 progress=progress,
                 observation=observation,
+                observation_test=own,
             )
 
     def prune(
@@ -1513,6 +1528,8 @@ class GammaPoissonMF(
         report: RankReport | None = None,
         exposure: Any = None,
         observed: Any = None,
+        exposure_test: Any = None,
+        observed_test: Any = None,
     ) -> Self:
         """Fit again with the components that the rank report keeps.
 
@@ -1527,7 +1544,10 @@ class GammaPoissonMF(
         report : RankReport, default=None
             A report that was made before, to save the time.
         exposure, observed : array-like or str, default=None
-            Exposures and observed entries of the fit. With them, `X_test` is not taken.
+            Exposures and observed entries of the fit.
+        exposure_test, observed_test : array-like or str, default=None
+            Exposures and observed entries of `X_test`. After a fit with exposure="total", totals
+            are the default.
 
         Returns
         -------
@@ -1550,13 +1570,26 @@ class GammaPoissonMF(
         exposure = self._own_exposure(exposure)
         if report is None:
             report = self.rank_report(
-                X, X_test, criterion=criterion, exposure=exposure, observed=observed
+                X,
+                X_test,
+                criterion=criterion,
+                exposure=exposure,
+                observed=observed,
+                exposure_test=exposure_test,
+                observed_test=observed_test,
             )
         pruned: Self = fit_from(self, X, report.model, exposure=exposure, observed=observed)
         return pruned
 
     def stability(
-        self, X: Any, n_fits: int = 10, *, by: str = "seeds", n_features: int = 10
+        self,
+        X: Any,
+        n_fits: int = 10,
+        *,
+        by: str = "seeds",
+        n_features: int = 10,
+        exposure: Any = None,
+        observed: Any = None,
     ) -> Stability:
         """Measure how reliably each component is found again when the fit is repeated.
 
@@ -1575,6 +1608,8 @@ class GammaPoissonMF(
             array.
         n_features : int, default=10
             Number of features per component, the most distinctive first, that get intervals.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of the fit.
 
         Returns
         -------
@@ -1594,8 +1629,7 @@ class GammaPoissonMF(
         True
         """
         check_option(by, ("seeds", "bootstrap"), "by")
-        self._refuse_observed_fit()
-        counts, _, rng, _ = self._check_question(X)
+        counts, _, rng, observation = self._check_question(X, exposure, observed)
         n_fits = check_whole(n_fits, "n_fits", least=2)
         models: list[GaP] = []
         try:
@@ -1614,6 +1648,7 @@ class GammaPoissonMF(
                     again = fit_copy(
                         self,
                         counts[rows],
+                        observed=None if observation is None else observation.take(rows),
                         random_state=int(rng.integers(2**31)),
                         init=self.init if isinstance(self.init, str) else "mean",
                         callbacks=[show],

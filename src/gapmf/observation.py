@@ -276,11 +276,24 @@ def observe(
     return *check_observation(counts, totals / mean_total, observed), mean_total
 
 
+def merge_missing(observed: Any, missing: Any) -> Any:
+    """Return what says which entries were observed, of a mask and missing="nan"."""
+    if missing is None:
+        return observed
+    check_option(missing, ("nan",), "missing")
+    if observed is not None and not isinstance(observed, str):
+        raise InvalidInputError(
+            "missing='nan' takes missing values of X for unobserved, and observed is a mask: give "
+            "one of the two"
+        )
+    return "nan"
+
+
 def split_missing(X: Any) -> tuple[Any, NDArray[np.bool_], list[Any] | None]:
     """Return a dense X with zeros for missing values, where it has values, and names of columns."""
     if sp.issparse(X):
         raise InvalidInputError(
-            "observed='nan' is for arrays and data frames, but X is sparse: give a mask of "
+            "missing='nan' is for arrays and data frames, but X is sparse: give a mask of "
             "observed entries instead"
         )
     labels = list(X.columns) if is_frame(X) else None

@@ -144,6 +144,20 @@ def test_exposures(cells, groups):
     )
 
 
+def test_unobserved_entries(cells, groups):
+    """Shares are those of the estimator with the mask; a mask of ones changes nothing."""
+    X, groups = cells.to_numpy()[:60], groups[:60]
+    seen = np.random.default_rng(3).random(X.shape) < 0.7
+    est = GammaPoissonMF(3, alpha=0.5, tol=1e-3, random_state=0).fit(X, observed=seen)
+    got = est.compare(X, groups, observed=seen)
+    P = est.proportions(X, observed=seen)
+    used = (X * seen).sum(axis=1) > 0
+    np.testing.assert_allclose(got.share[0], P[(groups == "control") & used].mean(axis=0))
+    ones = est.compare(X, groups, observed=np.ones_like(seen))
+    np.testing.assert_array_equal(ones.interval, est.compare(X, groups).interval)
+    assert (ones.interval != got.interval).any()
+
+
 def test_one_component_has_share_one(cells, groups):
     est = GammaPoissonMF(1, tol=1e-2, random_state=0).fit(cells)
     got = est.compare(cells, groups)

@@ -97,6 +97,20 @@ def test_exposures_scale_expected_counts(X):
         est.recommend(X)
 
 
+def test_unobserved_entries_are_no_zeros(X):
+    """What a user was not shown says nothing about the user, and can be recommended."""
+    shown = np.random.default_rng(5).random(X.shape) < 0.6
+    shown[20] = False
+    est = GammaPoissonMF(3, tol=1e-3, random_state=0).fit(X, observed=shown)
+    found = est.recommend(X, 4, observed=shown)
+    H = est.transform(X, observed=shown)
+    H[(X * shown).sum(axis=1) == 0] = est.model_.alpha / est.model_.beta
+    same_as_naive(H, est.model_.W, 4, X * shown, found.items, found.expected)
+    assert (est.recommend(X, 4).items != found.items).any()
+    most = np.argsort(-est.model_.expected_counts(), kind="stable")[:4]
+    np.testing.assert_array_equal(found.items[20], most)
+
+
 def test_a_user_gets_the_same_alone(est, X):
     frame = pd.DataFrame(X, columns=NAMES)
     every = est.recommend(frame)

@@ -134,10 +134,15 @@ class HeldOutSamples:
     name = "held-out samples"
     price: float | None = None
     scale = 1.0
-    observation: Observation | None = None
 
     def __init__(
-        self, counts: sp.csr_array, X_test: sp.csr_array, seed: int, n_jobs: int | None
+        self,
+        counts: sp.csr_array,
+        X_test: sp.csr_array,
+        seed: int,
+        n_jobs: int | None,
+        observation: Observation | None = None,
+        observation_test: Observation | None = None,
     ) -> None:
         if X_test.shape[0] < 2:
             raise InvalidInputError(
@@ -147,11 +152,14 @@ class HeldOutSamples:
         self.fitted = counts
         # Features without counts in the fit would make every model impossible.
         self._X_test = only_features(X_test, np.asarray(counts.sum(axis=0)) > 0)
+        self.observation, self._observation_test = observation, observation_test
         self._seed, self._n_jobs = seed, n_jobs
 
     def score(self, model: GaP, *, rough: bool = False, start: Array | None = None) -> Scores:
         """Return the log-likelihood of the test samples."""
-        found = comparison_log_likelihood(self._X_test, model, self._seed, self._n_jobs, COARSE)
+        found = comparison_log_likelihood(
+            self._X_test, model, self._seed, self._n_jobs, COARSE, self._observation_test
+        )
         return Scores(found.per_sample, monte_carlo_error(found))
 
     def error(self, more: Scores, less: Scores) -> float:

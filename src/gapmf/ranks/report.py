@@ -391,13 +391,14 @@ def make_report(
     feature_names: NDArray[Any] | None = None,
     progress: Progress | None = None,
     observation: Observation | None = None,
+    observation_test: Observation | None = None,
 ) -> RankReport:
     """Make the rank report of a model that was fitted to these counts with these settings."""
     totals = np.asarray(counts.sum(axis=0), dtype=float)
     names = None if feature_names is None else feature_names.tolist()
     criterion: Criterion
     if X_test is not None:
-        criterion = HeldOutSamples(counts, X_test, seed, n_jobs)
+        criterion = HeldOutSamples(counts, X_test, seed, n_jobs, observation, observation_test)
     elif bic:
         n_parameters = int((totals > 0).sum()) + (settings.learn_alpha == "component")
         criterion = Bic(counts, n_parameters, seed, n_jobs, observation)
