@@ -330,12 +330,12 @@ def test_other_compressions(folder, tmp_path):
 
 def test_exposures_from_a_file_a_column_and_totals(folder, tmp_path):
     table = read(folder / "toy.csv")
-    size = np.arange(1, 61)
+    size = np.arange(1, 61) / 4  # a column of numbers that are no counts
     lines = (folder / "toy.csv").read_text().splitlines()
     hours = ["hours", *map(str, size)]
     both = [f"{line},{hour}" for line, hour in zip(lines, hours, strict=True)]
     (tmp_path / "both.csv").write_text("\n".join(both) + "\n")
-    (tmp_path / "hours.txt").write_text("".join(f"{s}.0\n" for s in size))
+    (tmp_path / "hours.txt").write_text("".join(f"{s}\n" for s in size))
     short = ("-k", 2, "--tol", 0.1, "-q")
     own = GammaPoissonMF(2, tol=0.1, random_state=0)
     for name, data, exposure, how in (
@@ -355,6 +355,22 @@ def test_exposures_from_a_file_a_column_and_totals(folder, tmp_path):
         done = gapmf("transform", model, data, "--activations", *asked)
         H = np.array([row[1:] for row in csv.reader(done.stdout.splitlines()[1:])], dtype=float)
         np.testing.assert_allclose(H, own.transform(table.counts, exposure=how), rtol=1e-9)
+
+
+def test_the_pseudo_count(folder, tmp_path):
+    model = tmp_path / "m.gapmf"
+    done = gapmf(
+        "fit", folder / "toy.csv", "-k", 2, "--tol", 0.1, "-o", model, "--pseudo-count", 0.5
+    )
+    est = GammaPoissonMF.load(model)
+    assert (est.pseudo_count, est.pseudo_count_) == (0.5, 0.5)
+    assert f"the log-prior, which is {est.log_prior_:,.0f} nats" in done.stderr
+    described = json.loads(gapmf("info", model, "--json").stdout)
+    assert described["pseudo-count"] == 0.5
+    assert described["log prior"] == pytest.approx(est.log_prior_)
+    bad = ("fit", folder / "toy.csv", "-k", 2, "-o", model, "--pseudo-count")
+    assert "must be a number, such as 0.1, or auto" in gapmf(*bad, "few", code=1).stderr
+    assert "pseudo_count" in gapmf(*bad, "-1", code=1).stderr
 
 
 @pytest.mark.parametrize(

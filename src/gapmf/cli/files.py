@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from gapmf.cli.options import Request, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
-from gapmf.io import Table, read
+from gapmf.io import Table, find_format, read
+from gapmf.io.dataframes import read_column
 from gapmf.io.vocabulary import align_features
 from gapmf.output import SUFFIXES, check_output
 from gapmf.storage import write_atomically
@@ -42,7 +43,8 @@ def load(request: Request, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[GammaP
         new_figure()  # fails early without Matplotlib
     check_not_input(request.output, data=request.data, model=request.model)
     est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs, verbose=verbosity())
-    return est, read_for(est, request.data, request.reading)
+    _, options = column_exposure(getattr(request, "exposure", None), request.data, request.reading)
+    return est, read_for(est, request.data, options)
 
 
 def is_picture(path: Path | None) -> bool:
@@ -99,6 +101,26 @@ def read_like(
             f"{n_features}: use the same features in the same order, or give names to both"
         )
     return table
+
+
+def column_exposure(
+    given: str | None, data: Path, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return exposures from a column of a table, and options of `read` that leave it out.
+
+    Such a column need not hold counts. The exposures are None if there is no such column.
+    """
+    kind = options.get("format")
+    if given is None or given == "total" or Path(given).is_file() or options.get("transpose"):
+        return None, options
+    kind = find_format(str(data)) if kind is None and data.exists() else kind
+    if kind not in ("csv", "tsv", "parquet") or options.get("layout") == "triplets":
+        return None, options
+    how = {name: options[name] for name in ("delimiter", "encoding") if options.get(name)}
+    if kind == "tsv":
+        how.setdefault("delimiter", "\t")
+    found = read_column(str(data), given, parquet=kind == "parquet", **how)
+    return found, options if found is None else options | {"leave_out": given}
 
 
 def take_exposure(given: str | None, data: Path, table: Table) -> tuple[Any, Table]:
@@ -165,6 +187,9 @@ def exposure_for(given: str | None, data: Path, table: Table, options: dict[str,
     """
     if given is None or given == "total" or Path(given).is_file() or data.suffix == ".h5ad":
         return take_exposure(given, data, table)[0]
+    numbers, _ = column_exposure(given, data, options)
+    if numbers is not None:
+        return numbers
     with echo_warnings(quiet=True):
         return take_exposure(given, data, read(data, **options))[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import echo_warnings, take_exposure
+from gapmf.cli.files import column_exposure, echo_warnings, take_exposure
 from gapmf.cli.inspect import topics_table
 from gapmf.cli.options import echo
 from gapmf.counts import warn_of_duplicates
@@ -41,8 +41,10 @@ def run(
     quiet = not parameters["verbose"]
     start = time.perf_counter()
     with echo_warnings(quiet=quiet):
+        s, options = column_exposure(exposure, data, options)
         table = read(data, **options)
-    s, table = take_exposure(exposure, data, table)
+    if s is None:
+        s, table = take_exposure(exposure, data, table)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)
     if table.feature_names is not None and not quiet:
         with echo_warnings():

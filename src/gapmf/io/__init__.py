@@ -16,7 +16,7 @@ from gapmf.validation import check_option
 __all__ = ["FORMATS", "Table", "find_format", "read"]
 
 _MATRIX_OPTIONS = ("vocab", "transpose", "encoding")
-_FRAME_OPTIONS = ("layout", "sample_names", "transpose")
+_FRAME_OPTIONS = ("layout", "sample_names", "transpose", "leave_out")
 _TABLE_OPTIONS = (*_FRAME_OPTIONS, "header", "delimiter", "encoding")
 _TEXT_OPTIONS = ("vocab", "encoding", "lowercase", "token_pattern", "ngram_range", "max_features")
 
@@ -57,6 +57,7 @@ def read(
     sample_names: bool | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    leave_out: str | None = None,
     stop_words: Any = None,
     min_df: float | None = None,
     max_df: float | None = None,
@@ -73,9 +74,9 @@ def read(
     "mtx"       .mtx, or a 10x folder      vocab, transpose, encoding
     "npz"       .npz of scipy.sparse       vocab, transpose, encoding
     "csv"       .csv                       layout, sample_names, transpose, header, delimiter,
-                                           encoding
+                                           encoding, leave_out
     "tsv"       .tsv, .tab                 as "csv"
-    "parquet"   .parquet, .pq              layout, sample_names, transpose
+    "parquet"   .parquet, .pq              layout, sample_names, transpose, leave_out
     "h5ad"      .h5ad                      layer
     "text"      .txt, or a folder of them  vocab, encoding, lowercase, token_pattern, ngram_range,
                                            max_features
@@ -119,6 +120,9 @@ def read(
         The column separator of a table: by default a comma in .csv, a tab in .tsv.
     encoding : str, default=None
         By default UTF-8.
+    leave_out : str, default=None
+        The name of a column of a dense table that is no feature, such as an exposure. Its values
+        need not be counts.
     stop_words : "english", list of str, str or path-like, default=None
         Features to leave out: scikit-learn's list of English words, a list, or a file with one
         word per line.
@@ -160,8 +164,8 @@ def read(
     options = {
         "vocab": vocab, "transpose": transpose, "layer": layer, "layout": layout,
         "header": header, "sample_names": sample_names, "delimiter": delimiter,
-        "encoding": encoding, "stop_words": stop_words, "min_df": min_df, "max_df": max_df,
-        **vectorizer,
+        "encoding": encoding, "leave_out": leave_out, "stop_words": stop_words, "min_df": min_df,
+        "max_df": max_df, **vectorizer,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if type(path).__name__ == "Series" and hasattr(path, "reset_index"):  # as groupby makes them

@@ -117,8 +117,13 @@ def read_frame(
     layout: str | None = None,
     sample_names: bool | None = None,
     transpose: bool = False,
+    leave_out: str | None = None,
 ) -> Table:
     """Read a pandas or polars frame; its index or first column may name the samples."""
+    if leave_out is not None:
+        _check_column(path, leave_out, frame.columns)
+        kept = [title for title in frame.columns if str(title) != leave_out]
+        frame = frame[kept]
     if layout != "dense":
         frame = _with_index_of_triplets(frame, layout)
     titles = [str(title) for title in frame.columns]
@@ -237,6 +242,7 @@ def read_delimited(
     sample_names: bool | None = None,
     transpose: bool = False,
     encoding: str = "utf-8",
+    leave_out: str | None = None,
 ) -> Table:
     """Read a table of text; as R writes it, the first row may lack the first of its cells."""
     text = _TextTable(path, delimiter, encoding)
@@ -250,8 +256,10 @@ def read_delimited(
         text.check_width(start)  # more cells in the first row are an index to pandas
         text.start = start[0]
     order = _triplet_order(path, text.titles, text.width, layout)
+    if leave_out is not None:
+        _check_column(path, leave_out, [] if order else text.titles or [])
     if order is None:
-        return turned(_read_dense(text, sample_names), transpose)
+        return turned(_read_dense(text, sample_names, leave_out), transpose)
     [frame] = text.chunks(dict.fromkeys(order[:2], "category"), None)
     columns = [frame[order[0]], frame[order[1]], _numbers(frame[order[2]])]
     table = _from_triplets(columns, lambda row, i, what: text.fail(row, order[i], what))
@@ -271,13 +279,49 @@ def _find_titles(path: str, top: Row, below: Row | None, header: bool | None) ->
     return titles
 
 
-def _read_dense(text: _TextTable, sample_names: bool | None) -> Table:
+def _check_column(path: str, column: str, titles: Iterable[Any]) -> None:
+    known = [str(title) for title in titles]
+    if column not in known:
+        columns = shorten(", ".join(known) or "none")
+        raise ReadError(f"{path} has no column {column!r}; its columns are {columns}")
+
+
+def read_column(
+    path: str, column: str, *, parquet: bool, delimiter: str = ",", encoding: str = "utf-8"
+) -> NDArray[np.float64] | None:
+    """Read a column of numbers of a CSV, TSV or Parquet file by its title; None without any."""
+    import pandas as pd
+
+    if parquet:
+        with open(path, "rb") as file:
+            frame = pd.read_parquet(file, engine="pyarrow")
+        if column not in frame.columns:
+            return None
+        values = _numbers(frame[column])
+    else:
+        text = _TextTable(path, delimiter, encoding)
+        (_, titles), *cells = [*text.rows()] or [(1, [])]
+        # As R writes it, the first row may lack the title of the names.
+        text.titles = ["", *titles] if cells and len(cells[0][1]) == len(titles) + 1 else titles
+        text.width = len(text.titles)
+        if column not in text.titles:
+            return None
+        f = text.titles.index(column)
+        for row in cells:
+            text.check_width(row)
+        values = _numbers(pd.Series([row[1][f] for row in cells], dtype=object))
+        if (missing := np.flatnonzero(np.isnan(values.astype(float)))).size:
+            text.fail(int(missing[0]), f, "is not a number")
+    return values.astype(np.float64)
+
+
+def _read_dense(text: _TextTable, sample_names: bool | None, leave_out: str | None) -> Table:
     """Read the counts of all columns; the first is text until it is known what it holds."""
     import pandas as pd
 
     first: list[str] = []
     titles, blocks = text.titles, []
-    others = list(range(1, text.width))
+    others = [f for f in range(1, text.width) if titles is None or titles[f] != leave_out]
     for chunk in text.chunks({0: str}, max(1, _CHUNK_CELLS // text.width)):
         try:
             blocks.append(to_counts(chunk[others].to_numpy(), text.path))
@@ -288,6 +332,10 @@ def _read_dense(text: _TextTable, sample_names: bool | None) -> Table:
             raise
         first += chunk[0].tolist()
     counts = sp.vstack(blocks, format="csr")
+    without_first = titles is not None and titles[0] == leave_out
+    titles = None if titles is None else [titles[0], *(titles[f] for f in others)]
+    if without_first:
+        return Table(counts, None if titles is None else as_names(titles[1:]), None)
     if _has_names(None if titles is None else titles[0], first, sample_names):
         if text.width == 1:
             raise ReadError(
