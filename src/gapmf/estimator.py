@@ -1501,7 +1501,13 @@ class GammaPoissonMF(
         counts, settings, rng, observation = self._check_question(X, exposure, observed)
         test, own = None, None
         if X_test is not None:
-            test, _, own = self._check_observed_samples(X_test, exposure_test, observed_test)
+            test, own, _ = observe(
+                X_test,
+                self._own_exposure(exposure_test),
+                observed_test,
+                mean_total=self._mean_total,
+                n_features=self.n_features_in_,
+            )
         elif exposure_test is not None or observed_test is not None:
             raise InvalidInputError("exposure_test and observed_test are for X_test, which is None")
         with progress_bar(self.verbose, "rank report", shorter="fewer samples") as progress:
