@@ -16,6 +16,7 @@ from gapmf.em.alpha import alpha_bound_warning
 from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit_ascent import fit_ascent
+from gapmf.em.fit_online import fit_online
 from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
@@ -143,6 +144,23 @@ def fit(
     """Fit by the algorithm of the settings, or go on from a state that a checkpoint kept."""
     resumed = FitState(rng) if resumed is None else resumed
     try:
+        if settings.monte_carlo and settings.schedule == "online":
+            if data.observation is not None:
+                raise InvalidInputError(
+                    "schedule='online' fits neither exposures nor unobserved entries: use "
+                    "schedule='adaptive'"
+                )
+            best, interrupted = fit_online(
+                data.counts,
+                settings,
+                rng,
+                n_jobs,
+                callbacks,
+                checkpoint,
+                resumed.online,
+                score=lambda model: _comparable(data, model, n_jobs),
+            )
+            return _to_result(settings, best, interrupted=interrupted)
         if settings.monte_carlo:
             return _fit_monte_carlo(
                 data, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
@@ -196,9 +214,7 @@ def _fit_monte_carlo(
     """Run all starts and keep the best. After Ctrl-C, return the model so far."""
 
     def score(model: GaP) -> float:
-        return comparison_log_likelihood(
-            data.counts, model, seed=0, n_jobs=n_jobs, observation=data.observation
-        ).total
+        return _comparable(data, model, n_jobs)
 
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
@@ -258,6 +274,13 @@ def _fit_monte_carlo(
             )
     assert best is not None
     return _to_result(settings, best, interrupted=interrupted)
+
+
+def _comparable(data: FitData, model: GaP, n_jobs: int | None) -> float:
+    """Return log p(X | W), by which models are compared."""
+    return comparison_log_likelihood(
+        data.counts, model, seed=0, n_jobs=n_jobs, observation=data.observation
+    ).total
 
 
 def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) -> FitResult:

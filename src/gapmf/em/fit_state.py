@@ -12,6 +12,7 @@ from gapmf.em.ascent import AscentState
 from gapmf.em.history import HISTORY
 from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState
+from gapmf.em.online_run import OnlineProgress
 from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress
 from gapmf.em.settings import OBJECTIVES, Settings
 from gapmf.engines.base import State
@@ -66,6 +67,18 @@ class AscentFitState:
 
 
 @dataclass(frozen=True)
+class OnlineFitState:
+    """The same for a fit by on-line EM, with chains in the order of its mini-batches."""
+
+    start: int
+    best: FinishedStart | None
+    seed: int
+    chains: tuple[State, ...]
+    history: dict[str, NDArray[Any]]
+    run: OnlineProgress
+
+
+@dataclass(frozen=True)
 class FitState:
     """What a checkpoint holds of a fit that has not ended.
 
@@ -75,6 +88,7 @@ class FitState:
     rng: np.random.Generator
     monte_carlo: MonteCarloState | None = None
     ascent: AscentFitState | None = None
+    online: OnlineFitState | None = None
 
 
 def check_state(state: FitState, shape: tuple[int, int], settings: Settings, path: Any) -> None:
@@ -84,11 +98,14 @@ def check_state(state: FitState, shape: tuple[int, int], settings: Settings, pat
     that of the counts.
     """
     (N, F), K = shape, settings.alpha.size
-    if settings.monte_carlo:
+    if settings.monte_carlo and settings.schedule == "online":
+        possible = state.online is not None and _is_possible_online(state.online, settings, N, F)
+        possible &= state.ascent is None and state.monte_carlo is None
+    elif settings.monte_carlo:
         possible = state.monte_carlo is not None and _is_possible(state.monte_carlo, settings, F)
-        possible &= state.ascent is None
+        possible &= state.ascent is None and state.online is None
     else:
-        possible = state.monte_carlo is None
+        possible = state.monte_carlo is None and state.online is None
         if state.ascent is not None:
             possible &= settings.ascent and _is_possible_ascent(state.ascent, settings, N, F)
     if not possible:
@@ -149,5 +166,36 @@ def _is_possible_ascent(kept: AscentFitState, settings: Settings, N: int, F: int
         and 0 <= kept.start < settings.n_init
         and 0 <= state.n_iter <= settings.max_iter
         and all(len(kept.history.get(name, ())) == state.n_iter for name in names)
+        and kept.history["norms"].shape[1:] == (K,)
+    )
+
+
+def _is_possible_online(kept: OnlineFitState, settings: Settings, N: int, F: int) -> bool:
+    run, averages, K = kept.run, kept.run.averages, settings.alpha.size
+    arrays = [averages.shares]
+    arrays += [s.c_sum for s in (run.passed, run.window, run.tail) if s is not None]
+    if run.last is not None:
+        arrays += [run.last.model.W, run.last.statistics.c_sum]
+    rows = averages.weights, averages.clocks, averages.feature_totals
+    columns = averages.alpha, averages.beta, averages.component_totals
+    n_batches = len(kept.chains)
+    return (
+        all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
+        and all(row.shape == (F,) and np.isfinite(row).all() for row in rows)
+        and all(column.shape == (K,) and (column >= 0.0).all() for column in columns)
+        and averages.n_samples == N
+        and averages.t >= 0
+        and 1 <= run.n_batches <= n_batches
+        and 0 <= run.place < run.n_batches
+        and (run.passed is not None) == (run.length > 0 and run.place > 0)
+        and (run.window is not None) == (run.n_window > 0)
+        and 0 <= run.n_window <= run.length
+        and 0.0 < run.factor <= 1.0
+        and 1 <= run.n_draws <= 2 * MAX_DRAWS
+        and 0 <= kept.start < settings.n_init
+        and 0 <= kept.seed < 2**63
+        and sum(chains.L.shape[0] for chains in kept.chains) == N
+        and 0 <= run.n_iter <= settings.max_iter
+        and all(len(kept.history.get(name, ())) == run.n_iter for name in HISTORY)
         and kept.history["norms"].shape[1:] == (K,)
     )

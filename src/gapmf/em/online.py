@@ -10,7 +10,9 @@ row scaled to the mean count v̄_f of all samples so far, as it is at every maxi
 Most features have no counts in a mini-batch. Their ŝ is 0, so their s_f only shrinks, and their row
 of W does not change but for v̄_f. So a row has shares u_fk = s_fk / Σ_l s_fl and a weight Σ_l s_fl,
 which is brought up to date when the feature is met again: it has shrunk by Π (1 − γ), of which the
-logarithm is kept. And to the samples of a mini-batch, all features that they lack are one feature:
+logarithm is kept. (But not to less than a few tokens of the feature: a row that remembered only
+its last token would follow it, and the next token would again be given to the same component.) And
+to the samples of a mini-batch, all features that they lack are one feature:
 its row of W is the sum of theirs. Thus a mini-batch costs as many rows as it has features.
 """
 
@@ -30,6 +32,7 @@ from gapmf.model import GaP, model_of_step
 from gapmf.types import Array
 
 ALL_GONE = -1000.0  # the logarithm of a decay whose exponential is 0
+MEMORY = 5.0  # the last tokens of a feature that its row remembers, however long ago they were
 REFRESH = 64.0  # component totals are added up anew after so many visits per feature
 
 
@@ -104,9 +107,19 @@ class Averages:
         return replace(self, component_totals=totals, n_samples=self.n_samples + n_samples)
 
     def step(
-        self, features: NDArray[np.int64], s: Statistics, gamma: float, learn_alpha: str | None
+        self,
+        features: NDArray[np.int64],
+        s: Statistics,
+        gamma: float,
+        *,
+        n_samples: int,
+        learn_alpha: str | None = None,
+        sums: Array | None = None,
     ) -> Averages:
-        """Return the averages after a mini-batch, with its statistics at `model_for(features)`."""
+        """Return the averages after a mini-batch, with its statistics at `model_for(features)`.
+
+        `sums` (F, K), if given, has Σ_jn c_fkn added to it.
+        """
         log_decay = self.log_decay + (math.log1p(-gamma) if gamma < 1.0 else ALL_GONE)
         totals, n_visits = self.component_totals.copy(), self.n_visits + features.size
         average_rows(
@@ -115,11 +128,13 @@ class Averages:
             s.n_draws,
             gamma,
             log_decay,
+            (1.0 - gamma) * gamma * MEMORY / n_samples,
             self.feature_totals,
             self.shares,
             self.weights,
             self.clocks,
             totals,
+            np.empty((0, 0)) if sums is None else sums,
         )
         if n_visits > REFRESH * self.weights.size:
             totals, n_visits = self.feature_totals @ self.shares, 0
@@ -149,10 +164,13 @@ def _mix(old: Array | None, new: Array, gamma: float) -> Array:
     return mixed
 
 
-def averages_at(model: GaP, feature_totals: Array, n_samples: int) -> Averages:
-    """Return averages with the shares of a model, in which nothing has been averaged yet.
+def averages_at(
+    model: GaP, feature_totals: Array, n_samples: int, *, n_before: int = 0
+) -> Averages:
+    """Return averages with the shares of a model, for samples with these totals of features.
 
-    A feature that the model does not have is shared out equally.
+    If the model stands for `n_before` mini-batches, the averages are theirs; otherwise nothing has
+    been averaged yet. A feature that the model does not have is shared out equally.
     """
     F, K = model.W.shape
     shares = model.W * (model.alpha / model.beta)
@@ -162,12 +180,20 @@ def averages_at(model: GaP, feature_totals: Array, n_samples: int) -> Averages:
         alpha=model.alpha,
         beta=model.beta,
         shares=shares,
-        weights=np.zeros(F),
+        weights=feature_totals / max(n_samples, 1) * (n_before > 0),
         clocks=np.zeros(F),
         feature_totals=feature_totals.astype(np.float64),
         n_samples=n_samples,
         component_totals=feature_totals @ shares,
+        t=n_before,
     )
+
+
+def continued(model: GaP, averages: Averages) -> Averages:
+    """Return averages that go on from another model of the same samples."""
+    at = averages_at(model, averages.feature_totals, averages.n_samples, n_before=averages.t)
+    clocks = np.full_like(averages.clocks, averages.log_decay)
+    return replace(at, clocks=clocks, log_decay=averages.log_decay, sizes=averages.sizes)
 
 
 def only_met(counts: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:

@@ -29,11 +29,11 @@ OBJECTIVES = {"vbem": "bound", "mjle": "log_joint_likelihood"}
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS, *OBJECTIVES)
 LEARNS_ALPHA = ("mcem-c", "em-c", "exact", "vbem")
 WAYS_TO_LEARN = ("component", "shared")
-SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook")
+SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook", "online")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"paper": 500, "no Monte Carlo": 1000}
+MAX_ITER = {"paper": 500, "online": 1000, "no Monte Carlo": 1000}
 MOST_ITER = 2000  # for all others
 FIRST_PSEUDO_COUNT = 0.1  # where it is chosen from the data
 
@@ -86,6 +86,11 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
     max_iter = given["max_iter"]
     if max_iter is None:
         max_iter = MAX_ITER.get(schedule if monte_carlo else "no Monte Carlo", MOST_ITER)
+    if schedule == "online" and algorithm not in ("mcem-c", *EXACT_MOMENTS, *OBJECTIVES):
+        raise InvalidInputError(
+            f"schedule='online' makes the steps of 'mcem-c', but algorithm={algorithm!r}: use "
+            "algorithm='mcem-c', or another schedule"
+        )
     learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
     alpha = _first_alpha(check_alpha(given["alpha"], K), learn_alpha)
     if algorithm == "mjle":

@@ -65,10 +65,10 @@ class Statistics:
             self.c_sum + other.c_sum,
             self.h_sum + other.h_sum,
             self.n_draws + other.n_draws,
-            _add_given(self.ratio_sum, other.ratio_sum),
-            _add_given(self.sizes, other.sizes),
+            add_given(self.ratio_sum, other.ratio_sum),
+            add_given(self.sizes, other.sizes),
             None if self.exposed_sum is None else self.below + other.below,
-            _add_given(self.L_sum, other.L_sum),
+            add_given(self.L_sum, other.L_sum),
             self.pseudo + other.pseudo,
         )
 
@@ -94,7 +94,7 @@ class Statistics:
 Given = TypeVar("Given", bound=np.generic)
 
 
-def _add_given(a: NDArray[Given] | None, b: NDArray[Given] | None) -> NDArray[Given] | None:
+def add_given(a: NDArray[Given] | None, b: NDArray[Given] | None) -> NDArray[Given] | None:
     """a + b, of which histograms may differ in length; both or neither are given."""
     if a is None and b is None:
         return None
