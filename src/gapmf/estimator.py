@@ -37,9 +37,10 @@ from gapmf.counts import (
 )
 from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
+from gapmf.em.averages import Stream
 from gapmf.em.fit import FitData, FitResult
 from gapmf.em.fit_state import FitState, check_state
-from gapmf.em.history import Callback, Iteration
+from gapmf.em.history import Callback, History, Iteration
 from gapmf.em.prior import log_prior
 from gapmf.em.settings import (
     Settings,
@@ -48,6 +49,7 @@ from gapmf.em.settings import (
     check_smoothing,
     check_verbose,
 )
+from gapmf.em.stream import SWEEPS, after_block, begin, blocks_of, go_on
 from gapmf.errors import InvalidInputError
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
@@ -396,6 +398,113 @@ class GammaPoissonMF(
             )
         return self._fit(X, data, settings, rng, checkpoint, observed_as=observed_as)
 
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Update the components with a block of samples, by on-line EM.
+
+        The samples are seen once and not kept, so that memory depends on the number of features
+        only. Each block is cut into mini-batches of at most 500 samples in random order; blocks of
+        10,000 samples or more should be random samples of the data themselves. The first call
+        starts from `init`; a call after `fit` goes on from its components. Several passes over the
+        data are several calls for each block. `algorithm` must be "mcem-c", and `schedule`, `tol`,
+        `max_iter`, `n_init`, `checkpoint` and `score_every` are not used.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, AnnData, or iterable of such blocks
+            Counts, of shape (n_samples, n_features). The blocks of an iterable, such as a
+            generator, are taken one after another.
+        y : None, default=None
+            Ignored.
+
+        Returns
+        -------
+        GammaPoissonMF
+            The fitted estimator. `n_iter_` is the number of blocks of this call, and `history_`
+            has one entry for each; `feature_counts_` are those of all calls.
+
+        See Also
+        --------
+        fit : Fit to all samples at once; with schedule="online" by on-line EM.
+
+        Examples
+        --------
+        >>> est = GammaPoissonMF(1, random_state=0)
+        >>> for block in ([[4, 1], [0, 2]], [[3, 1]]):
+        ...     est = est.partial_fit(block)
+        >>> est.feature_counts_
+        array([7., 4.])
+        """
+        with fit_bar(
+            check_verbose(self.verbose),
+            label=f"partial_fit, K = {self.n_components}",
+            max_iter=1,
+            prune_tol=self.prune_tol,
+            tol=0.0,
+        ) as shown:
+            callbacks = (*shown, *check_callbacks(self.callbacks))
+            return self._partial_fit(X, History(callbacks))
+
+    def _partial_fit(self, X: Any, history: History) -> Self:
+        """Take all blocks of X. After Ctrl-C, those that were taken count."""
+        stream, seed = self._stream_so_far()
+        interrupted = False
+        try:
+            for block in blocks_of(X):
+                known = self.n_features_in_ if stream is not None else None
+                counts = check_counts(block, n_features=known, owner=type(self).__name__)
+                self._check_names(block, reset=stream is None)
+                settings = self._check_stream(counts)
+                if stream is None:
+                    rng = _own_generator(self.random_state)
+                    stream, seed = begin(counts.shape[1], settings, rng), int(rng.integers(2**63))
+                stream = after_block(stream, counts, settings, self.n_jobs)
+                n_sweeps = (len(history) + 1) * (SWEEPS.n_burn_in + SWEEPS.n_draws)
+                if history.add(stream.averages.model(), n_sweeps=n_sweeps):
+                    break
+        except KeyboardInterrupt:
+            if stream is None or history.model is None:
+                raise
+            interrupted = True
+        if stream is None or history.model is None:
+            raise InvalidInputError("X has no blocks: partial_fit needs at least one sample")
+        model = history.model
+        result = FitResult(
+            model, history.arrays(model.n_components), False, interrupted=interrupted
+        )
+        totals = stream.averages.feature_totals.copy()
+        fitted = self._fitted_from(result, totals, seed=seed)
+        self._store(dataclasses.replace(fitted, stream=stream))
+        if interrupted:
+            warnings.warn(
+                f"partial_fit was interrupted: the last block counts in part, after "
+                f"{len(history)} whole blocks",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _stream_so_far(self) -> tuple[Stream | None, int]:
+        """Return what `partial_fit` goes on from, and the seed of the fitted attributes."""
+        if not hasattr(self, "model_"):
+            return None, 0
+        if hasattr(self, "exposure_") or self.n_unobserved_:
+            raise InvalidInputError(
+                "partial_fit cannot go on from a fit with exposures or unobserved entries: use fit"
+            )
+        if self._fitted.stream is not None:
+            return self._fitted.stream, self._seed
+        return Stream(go_on(self.model_, self.feature_counts_), self._seed), self._seed
+
+    def _check_stream(self, counts: sp.csr_array) -> Settings:
+        """Check the parameters that `partial_fit` depends on."""
+        check_option(self.algorithm, ("mcem-c",), "algorithm of partial_fit")
+        settings = check_settings(self.get_params(deep=False), counts)
+        check_n_jobs(self.n_jobs)
+        check_smoothing(self.smoothing)
+        check_number(self.precision, "precision", above=0.0)
+        check_number(self.prune_tol, "prune_tol", least=0.0)
+        return settings
+
     def fit_transform(
         self,
         X: Any,
@@ -583,7 +692,7 @@ class GammaPoissonMF(
                 resumed=resumed,
             )
         self._check_names(X, reset=True)
-        fitted = self._fitted_from(result, data, seed=int(rng.integers(2**63)))
+        fitted = self._fitted_from(result, data.feature_counts, seed=int(rng.integers(2**63)))
         fitted = dataclasses.replace(fitted, **observed_as)
         self._store(fitted)
         if checkpoint is not None and not result.interrupted:
@@ -592,7 +701,7 @@ class GammaPoissonMF(
             warnings.warn(warning.message, warning.category, stacklevel=3)
         return self
 
-    def _fitted_from(self, result: FitResult, data: FitData, seed: int) -> Fitted:
+    def _fitted_from(self, result: FitResult, feature_counts: Array, seed: int) -> Fitted:
         """Return the fitted attributes that a fit leads to."""
         names = getattr(self, "feature_names_in_", None)
         log_likelihood, certificate = (None, None) if result.exact is None else result.exact
@@ -602,7 +711,7 @@ class GammaPoissonMF(
             n_iter_=len(result.history["seconds"]),
             converged_=result.converged,
             history_=result.history,
-            feature_counts_=data.feature_counts,
+            feature_counts_=feature_counts,
             seed=seed,
             feature_names_in_=None if names is None else names.astype(str),
             log_likelihood_=log_likelihood,

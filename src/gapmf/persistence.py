@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gapmf.em.averages import Stream
 from gapmf.em.certificate import Certificate
 from gapmf.em.history import HISTORY
 from gapmf.errors import InvalidInputError, StorageError
@@ -56,6 +57,8 @@ class Fitted:
     n_unobserved_: int = 0
     last_gain_: float | None = None
     pseudo_count_: float = 0.0
+    stream: Stream | None = None
+    """What `partial_fit` goes on from, if the fit was one."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,8 @@ def _fitted(tree: Any) -> Fitted:
     _check_length(fitted.feature_counts_, fitted.model_.n_features, "feature_counts_")
     if fitted.feature_names_in_ is not None:
         _check_length(fitted.feature_names_in_, fitted.model_.n_features, "feature_names_in_")
+    if fitted.stream is not None:
+        fitted.stream.averages.check(fitted.model_.W.shape)
     for name in HISTORY:
         _check_length(fitted.history_[name], fitted.n_iter_, f"history_[{name!r}]")
     return fitted

@@ -19,15 +19,16 @@ its row of W is the sum of theirs. Thus a mini-batch costs as many rows as it ha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gapmf.em.alpha import fit_alpha
+from gapmf.em.averages import Averages
 from gapmf.engines.base import Statistics
-from gapmf.kernels.averages import average_rows, gather_rows
+from gapmf.kernels.row_averages import average_rows, gather_rows
 from gapmf.model import GaP, model_of_step
 from gapmf.types import Array
 
@@ -36,122 +37,70 @@ MEMORY = 5.0  # the last tokens of a feature that its row remembers, however lon
 REFRESH = 64.0  # component totals are added up anew after so many visits per feature
 
 
-@dataclass(frozen=True)
-class Averages:
-    """Averaged statistics, and the model that follows from them.
+def model_for(averages: Averages, features: NDArray[np.int64]) -> GaP:
+    """Return the model of some features, and of all others together as the last one."""
+    W = np.empty((features.size + 1, averages.alpha.size))
+    gather_rows(features, averages.shares, averages.feature_totals, averages.scale, W)
+    rest = averages.component_totals * averages.scale - W[:-1].sum(axis=0)
+    W[-1] = np.maximum(rest, 0.0)
+    return model_of_step(W, averages.alpha, averages.beta)
 
-    A step takes over the arrays: go on from the latest averages only.
 
-    Attributes
-    ----------
-    alpha, beta : array, (K,)
-        Of the present model.
-    shares : array, (F, K)
-        u_fk; rows sum to 1.
-    weights : array, (F,)
-        Σ_k s_fk as it was at the last visit of the feature; 0 before the first.
-    clocks : array, (F,)
-        `log_decay` at that visit.
-    feature_totals : array, (F,)
-        Σ_n v_fn over the samples that count in v̄_f.
-    n_samples : int
-        The number of these samples.
-    component_totals : array, (K,)
-        Σ_f u_fk Σ_n v_fn.
-    log_decay : float
-        Σ_t log(1 − γ_t).
-    t : int
-        Mini-batches so far.
-    sizes : array, (K, M + 1), or None
-        If α is learned: the averaged frequencies of L_kn = 0, 1, 2, …
-    n_visits : int
-        Visits of features since the component totals were added up.
+def with_samples(
+    averages: Averages, features: NDArray[np.int64], counts: Array, n_samples: int
+) -> Averages:
+    """Return averages whose mean counts include new samples, with these totals of features."""
+    averages.feature_totals[features] += counts
+    totals = averages.component_totals + counts @ averages.shares[features]
+    return replace(averages, component_totals=totals, n_samples=averages.n_samples + n_samples)
+
+
+def step(
+    averages: Averages,
+    features: NDArray[np.int64],
+    s: Statistics,
+    gamma: float,
+    *,
+    n_samples: int,
+    learn_alpha: str | None = None,
+    sums: Array | None = None,
+) -> Averages:
+    """Return the averages after a mini-batch, with its statistics at `model_for(features)`.
+
+    `sums` (F, K), if given, has Σ_jn c_fkn added to it.
     """
-
-    alpha: Array
-    beta: Array
-    shares: Array
-    weights: Array
-    clocks: Array
-    feature_totals: Array
-    n_samples: int
-    component_totals: Array
-    log_decay: float = 0.0
-    t: int = 0
-    sizes: Array | None = None
-    n_visits: int = 0
-
-    @property
-    def scale(self) -> Array:
-        """(K,): w_fk = scale_k T_f u_fk, where T_f are the feature totals."""
-        return self.beta / (self.alpha * max(self.n_samples, 1))
-
-    def model(self) -> GaP:
-        """Return the present model."""
-        W = self.shares * self.feature_totals[:, None]
-        W *= self.scale
-        return model_of_step(W, self.alpha, self.beta)
-
-    def model_for(self, features: NDArray[np.int64]) -> GaP:
-        """Return the model of some features, and of all others together as the last one."""
-        W = np.empty((features.size + 1, self.alpha.size))
-        gather_rows(features, self.shares, self.feature_totals, self.scale, W)
-        rest = self.component_totals * self.scale - W[:-1].sum(axis=0)
-        W[-1] = np.maximum(rest, 0.0)
-        return model_of_step(W, self.alpha, self.beta)
-
-    def with_samples(self, features: NDArray[np.int64], counts: Array, n_samples: int) -> Averages:
-        """Return averages whose mean counts include new samples, with these totals of features."""
-        self.feature_totals[features] += counts
-        totals = self.component_totals + counts @ self.shares[features]
-        return replace(self, component_totals=totals, n_samples=self.n_samples + n_samples)
-
-    def step(
-        self,
-        features: NDArray[np.int64],
-        s: Statistics,
-        gamma: float,
-        *,
-        n_samples: int,
-        learn_alpha: str | None = None,
-        sums: Array | None = None,
-    ) -> Averages:
-        """Return the averages after a mini-batch, with its statistics at `model_for(features)`.
-
-        `sums` (F, K), if given, has Σ_jn c_fkn added to it.
-        """
-        log_decay = self.log_decay + (math.log1p(-gamma) if gamma < 1.0 else ALL_GONE)
-        totals, n_visits = self.component_totals.copy(), self.n_visits + features.size
-        average_rows(
-            features,
-            s.c_sum,
-            s.n_draws,
-            gamma,
-            log_decay,
-            (1.0 - gamma) * gamma * MEMORY / n_samples,
-            self.feature_totals,
-            self.shares,
-            self.weights,
-            self.clocks,
-            totals,
-            np.empty((0, 0)) if sums is None else sums,
-        )
-        if n_visits > REFRESH * self.weights.size:
-            totals, n_visits = self.feature_totals @ self.shares, 0
-        sizes, alpha = self.sizes, self.alpha
-        if learn_alpha is not None:
-            assert s.sizes is not None
-            sizes = _mix(sizes, s.sizes / s.n_draws, gamma)
-            alpha = fit_alpha(sizes, alpha, shared=learn_alpha == "shared")
-        return replace(
-            self,
-            alpha=alpha,
-            component_totals=totals,
-            log_decay=log_decay,
-            t=self.t + 1,
-            sizes=sizes,
-            n_visits=n_visits,
-        )
+    log_decay = averages.log_decay + (math.log1p(-gamma) if gamma < 1.0 else ALL_GONE)
+    totals, n_visits = averages.component_totals.copy(), averages.n_visits + features.size
+    average_rows(
+        features,
+        s.c_sum,
+        s.n_draws,
+        gamma,
+        log_decay,
+        (1.0 - gamma) * gamma * MEMORY / n_samples,
+        averages.feature_totals,
+        averages.shares,
+        averages.weights,
+        averages.clocks,
+        totals,
+        np.empty((0, 0)) if sums is None else sums,
+    )
+    if n_visits > REFRESH * averages.weights.size:
+        totals, n_visits = averages.feature_totals @ averages.shares, 0
+    sizes, alpha = averages.sizes, averages.alpha
+    if learn_alpha is not None:
+        assert s.sizes is not None
+        sizes = _mix(sizes, s.sizes / s.n_draws, gamma)
+        alpha = fit_alpha(sizes, alpha, shared=learn_alpha == "shared")
+    return replace(
+        averages,
+        alpha=alpha,
+        component_totals=totals,
+        log_decay=log_decay,
+        t=averages.t + 1,
+        sizes=sizes,
+        n_visits=n_visits,
+    )
 
 
 def _mix(old: Array | None, new: Array, gamma: float) -> Array:
@@ -162,38 +111,6 @@ def _mix(old: Array | None, new: Array, gamma: float) -> Array:
     mixed[:, : old.shape[1]] = (1.0 - gamma) * old
     mixed[:, : new.shape[1]] += gamma * new
     return mixed
-
-
-def averages_at(
-    model: GaP, feature_totals: Array, n_samples: int, *, n_before: int = 0
-) -> Averages:
-    """Return averages with the shares of a model, for samples with these totals of features.
-
-    If the model stands for `n_before` mini-batches, the averages are theirs; otherwise nothing has
-    been averaged yet. A feature that the model does not have is shared out equally.
-    """
-    F, K = model.W.shape
-    shares = model.W * (model.alpha / model.beta)
-    total = shares.sum(axis=1, keepdims=True)
-    shares = np.where(total > 0.0, shares / np.where(total > 0.0, total, 1.0), 1.0 / K)
-    return Averages(
-        alpha=model.alpha,
-        beta=model.beta,
-        shares=shares,
-        weights=feature_totals / max(n_samples, 1) * (n_before > 0),
-        clocks=np.zeros(F),
-        feature_totals=feature_totals.astype(np.float64),
-        n_samples=n_samples,
-        component_totals=feature_totals @ shares,
-        t=n_before,
-    )
-
-
-def continued(model: GaP, averages: Averages) -> Averages:
-    """Return averages that go on from another model of the same samples."""
-    at = averages_at(model, averages.feature_totals, averages.n_samples, n_before=averages.t)
-    clocks = np.full_like(averages.clocks, averages.log_decay)
-    return replace(at, clocks=clocks, log_decay=averages.log_decay, sizes=averages.sizes)
 
 
 def only_met(counts: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:

@@ -18,10 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.em.averages import Averages, averages_at, continued
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import m_step_for
 from gapmf.em.monte_carlo import NATS_PER_PARAMETER
-from gapmf.em.online import Averages, averages_at, continued, only_met
+from gapmf.em.online import model_for, only_met, step
 from gapmf.em.schedules import AVERAGED_FRACTION, EVALUATION, StoppingRule
 from gapmf.em.settings import Settings
 from gapmf.em.start import are_alike, mean_start, random_start
@@ -139,7 +140,7 @@ class Batches:
         at = averages_at(model, model.W @ (model.alpha / model.beta), 1)
         total = nothing(model.W.shape, sizes=sweeps.sizes)
         for b, features in enumerate(self._features):
-            s = self.advance(b, at.model_for(features), sweeps)
+            s = self.advance(b, model_for(at, features), sweeps)
             total.c_sum[features] += s.c_sum[:-1]
             total = _with_rest(total, s)
         return total
@@ -186,10 +187,7 @@ def start(batches: Batches, settings: Settings, rng: np.random.Generator) -> Onl
 
 
 def run(
-    batches: Batches,
-    settings: Settings,
-    rng: np.random.Generator,
-    progress: OnlineProgress,
+    batches: Batches, settings: Settings, rng: np.random.Generator, progress: OnlineProgress
 ) -> Iterator[OnlineProgress]:
     """Run on-line EM, yielding the new progress after every mini-batch and every evaluation."""
     stopping = _stopping_rule(settings, batches)
@@ -216,12 +214,13 @@ def visit(batches: Batches, settings: Settings, progress: OnlineProgress) -> Onl
     features, averages = batches.features(b), progress.averages
     sizes = settings.learn_alpha is not None
     sweeps = Sweeps(1, BURN_IN if batches.is_new(b) else 0, expectations=True, sizes=sizes)
-    s = batches.advance(b, averages.model_for(features), sweeps)
+    s = batches.advance(b, model_for(averages, features), sweeps)
     passed = progress.passed
     if progress.length and progress.place == 0:
         passed = nothing(averages.shares.shape, sizes=sizes)
     gamma = step_size(progress)
-    averages = averages.step(
+    averages = step(
+        averages,
         features,
         s,
         gamma,
@@ -301,9 +300,7 @@ def evaluate_window(
     gained = gain(before, here)
     n_tokens = max(float(batches.totals.sum()), 1.0)
     progress = replace(
-        progress,
-        gain=gained.largest / (n_tokens * n_steps),
-        last_gain=gained.largest / n_tokens,
+        progress, gain=gained.largest / (n_tokens * n_steps), last_gain=gained.largest / n_tokens
     )
     is_unclear = stopping.is_in_doubt(gained, n_steps)
     if stopping.is_met(gained, n_steps) or (is_unclear and progress.n_draws >= MAX_DRAWS):
@@ -312,10 +309,7 @@ def evaluate_window(
     if is_unclear:  # noise is the limit: shorter steps, from the average
         averages = continued(model, averages)
         progress = replace(
-            progress,
-            averages=averages,
-            factor=progress.factor / 2.0,
-            n_draws=2 * progress.n_draws,
+            progress, averages=averages, factor=progress.factor / 2.0, n_draws=2 * progress.n_draws
         )
     return _new_window(progress)
 

@@ -1,4 +1,4 @@
-"""On-line averages of a dictionary's rows: only rows that a mini-batch has counts of are visited."""
+"""On-line averages of the rows of a dictionary, of which a mini-batch visits only some."""
 
 from __future__ import annotations
 
