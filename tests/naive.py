@@ -374,3 +374,27 @@ def residual_spread(X, H, W, weights):
             above += weights[f] * ((X[n, f] - mu) ** 2 - X[n, f])
             below += weights[f] * mu**2
     return above / below
+
+
+def online_averages(batches, K, alpha, beta, memory):
+    """On-line EM's statistics and W after given mini-batches, every row scaled at every step.
+
+    A batch has (c (F, K) summed over its samples, its number of samples n, γ). A row that a batch
+    has counts of keeps at least (1 − γ) γ memory / n of what it weighed at its last visit.
+    """
+    F = batches[0][0].shape[0]
+    s, visited = np.zeros((F, K)), np.zeros(F)  # s (F, K), and Σ_k s_fk at the last visit
+    shares, totals, N = np.full((F, K), 1.0 / K), np.zeros(F), 0
+    for c, n, gamma in batches:
+        s = (1.0 - gamma) * s
+        for f in range(F):
+            if c[f].sum() == 0:
+                continue
+            least = min(visited[f], (1.0 - gamma) * gamma * memory / n)
+            if s[f].sum() < least:
+                s[f] = least * shares[f]
+            s[f] = s[f] + gamma * c[f] / n
+            visited[f] = s[f].sum()
+            shares[f] = s[f] / visited[f]
+        totals, N = totals + c.sum(axis=1), N + n
+    return shares, visited, beta / alpha * shares * (totals / N)[:, None]

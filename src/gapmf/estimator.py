@@ -49,7 +49,7 @@ from gapmf.em.settings import (
     check_smoothing,
     check_verbose,
 )
-from gapmf.em.stream import SWEEPS, after_block, begin, blocks_of, go_on
+from gapmf.em.stream import SWEEPS, after_block, begin, blocks_of, go_on, new_stream
 from gapmf.errors import InvalidInputError
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
@@ -459,7 +459,7 @@ class GammaPoissonMF(
                     stream, seed = begin(counts.shape[1], settings, rng), int(rng.integers(2**63))
                 stream = after_block(stream, counts, settings, self.n_jobs)
                 n_sweeps = (len(history) + 1) * (SWEEPS.n_burn_in + SWEEPS.n_draws)
-                if history.add(stream.averages.model(), n_sweeps=n_sweeps):
+                if history.add(stream.slow.model(), n_sweeps=n_sweeps):
                     break
         except KeyboardInterrupt:
             if stream is None or history.model is None:
@@ -493,7 +493,7 @@ class GammaPoissonMF(
             )
         if self._fitted.stream is not None:
             return self._fitted.stream, self._seed
-        return Stream(go_on(self.model_, self.feature_counts_), self._seed), self._seed
+        return new_stream(go_on(self.model_, self.feature_counts_), self._seed), self._seed
 
     def _check_stream(self, counts: sp.csr_array) -> Settings:
         """Check the parameters that `partial_fit` depends on."""

@@ -169,7 +169,8 @@ def _fitted(tree: Any) -> Fitted:
     if fitted.feature_names_in_ is not None:
         _check_length(fitted.feature_names_in_, fitted.model_.n_features, "feature_names_in_")
     if fitted.stream is not None:
-        fitted.stream.averages.check(fitted.model_.W.shape)
+        for averages in (fitted.stream.averages, fitted.stream.slow):
+            averages.check(fitted.model_.W.shape)
     for name in HISTORY:
         _check_length(fitted.history_[name], fitted.n_iter_, f"history_[{name!r}]")
     return fitted

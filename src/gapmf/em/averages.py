@@ -82,6 +82,9 @@ class Stream:
     """All that the next block of a stream needs; its size does not depend on the samples so far."""
 
     averages: Averages
+    """At whose model the next mini-batch is drawn."""
+    slow: Averages
+    """The same statistics with a longer memory and less noise: what the stream has found."""
     seed: int
     """Of the chains."""
 

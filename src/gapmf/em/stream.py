@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from gapmf.types import Array
 
 EXPONENT, DELAY = 0.5, 4.0  # γ_t = (t + DELAY)^-EXPONENT
 BATCH = 500  # samples of a mini-batch, at most
+AVERAGED = 3.0  # the slow averages have steps of AVERAGED/t: the last third or so of the stream
 SWEEPS = Sweeps(n_draws=4, n_burn_in=4, expectations=True)  # of the new chains of a mini-batch
 N_BEFORE = 32  # mini-batches that components stand for which were given
 
@@ -29,28 +32,30 @@ def after_block(
     stream: Stream, counts: sp.csr_array, settings: Settings, n_jobs: int | None
 ) -> Stream:
     """Return the stream after a block of samples, which is cut into mini-batches."""
-    N, averages = counts.shape[0], stream.averages
-    rows = np.random.default_rng([stream.seed, averages.t]).permutation(N)
+    N = counts.shape[0]
+    rows = np.random.default_rng([stream.seed, stream.averages.t]).permutation(N)
     for part in np.array_split(rows, -(-N // BATCH)):
-        batch = sp.csr_array(counts[np.sort(part)])
-        averages = _visit(averages, batch, stream.seed, settings, n_jobs)
-    return Stream(averages, stream.seed)
+        stream = _visit(stream, sp.csr_array(counts[np.sort(part)]), settings, n_jobs)
+    return stream
 
 
-def _visit(
-    averages: Averages, counts: sp.csr_array, seed: int, settings: Settings, n_jobs: int | None
-) -> Averages:
-    """Return the averages after a mini-batch of samples that were never seen before."""
+def _visit(stream: Stream, counts: sp.csr_array, settings: Settings, n_jobs: int | None) -> Stream:
+    """Return the stream after a mini-batch of samples that were never seen before."""
     features, met = only_met(counts)
-    engine = LocalEngine(n_jobs).load(met, seed)
-    N = engine.n_samples
+    engine = LocalEngine(n_jobs).load(met, stream.seed)
+    N, t = engine.n_samples, stream.averages.t
     # Streams of random numbers belong to the mini-batch and the sample's place in it.
-    engine.state = State(np.full((N, 1), -1, dtype=np.int64), averages.t)
+    engine.state = State(np.full((N, 1), -1, dtype=np.int64), t)
     sweeps = replace(SWEEPS, sizes=settings.learn_alpha is not None)
-    averages = with_samples(averages, features, engine.totals[:-1], N)
-    s = engine.advance(model_for(averages, features), sweeps)
-    gamma = (averages.t + DELAY) ** -EXPONENT
-    return step(averages, features, s, gamma, n_samples=N, learn_alpha=settings.learn_alpha)
+    totals = engine.totals[:-1]
+    fast = with_samples(stream.averages, features, totals, N)
+    slow = with_samples(stream.slow, features, totals, N)
+    s = engine.advance(model_for(fast, features), sweeps)
+    move = partial(step, features=features, s=s, n_samples=N, learn_alpha=settings.learn_alpha)
+    gamma = (t + DELAY) ** -EXPONENT
+    fast = move(fast, gamma=gamma)
+    slow = move(slow, gamma=min(gamma, AVERAGED / (t + AVERAGED)))
+    return Stream(fast, slow, stream.seed)
 
 
 def begin(n_features: int, settings: Settings, rng: np.random.Generator) -> Stream:
@@ -66,7 +71,12 @@ def begin(n_features: int, settings: Settings, rng: np.random.Generator) -> Stre
     else:
         model = GaP(settings.init, settings.alpha, settings.beta)
         averages = go_on(model, model.W @ (model.alpha / model.beta) * N_BEFORE * K)
-    return Stream(averages, int(rng.integers(2**63)))
+    return new_stream(averages, int(rng.integers(2**63)))
+
+
+def new_stream(averages: Averages, seed: int) -> Stream:
+    """Return a stream that begins with these averages."""
+    return Stream(averages, deepcopy(averages), seed)
 
 
 def go_on(model: GaP, feature_counts: Array) -> Averages:

@@ -1,0 +1,239 @@
+"""On-line EM: averages that are scaled lazily, runs over mini-batches, and streams of blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+import naive
+from gapmf import GammaPoissonMF, GaP
+from gapmf.datasets import paper_synthetic
+from gapmf.em import online_run
+from gapmf.em.alpha import fit_alpha
+from gapmf.em.averages import averages_at
+from gapmf.em.expectation import ExactExpectation
+from gapmf.em.m_steps import step_c
+from gapmf.em.online import MEMORY, model_for, only_met, step, with_samples
+from gapmf.engines.base import Statistics
+from gapmf.errors import InvalidInputError
+
+
+def empty_averages(F, K, alpha, beta):
+    W = np.ones((F, K)) * (beta / alpha)
+    return averages_at(GaP(W, alpha, beta), np.zeros(F), 0)
+
+
+def take(averages, c, n, gamma):
+    """A step with given statistics: c (F, K) of n samples."""
+    features = np.flatnonzero(c.sum(axis=1) > 0)
+    averages = with_samples(averages, features, c[features].sum(axis=1), n)
+    rows = np.vstack([c[features], np.zeros(c.shape[1])])
+    s = Statistics(rows, np.zeros(c.shape[1]), float(n))
+    return step(averages, features, s, gamma, n_samples=n)
+
+
+def random_batches(rng, F, K, T, kappa):
+    for t in range(T):
+        c = rng.gamma(0.3, 10.0, (F, K)) * (rng.random((F, 1)) < 0.3)
+        yield c, int(rng.integers(1, 9)), (t + 2.0) ** -kappa
+
+
+@pytest.mark.parametrize(("F", "K", "kappa"), [(30, 4, 0.5), (1, 3, 0.9), (7, 1, 0.3)])
+def test_rows_that_are_scaled_lazily_are_those_that_are_scaled_at_once(F, K, kappa):
+    rng = np.random.default_rng(F)
+    alpha, beta = rng.gamma(2.0, 1.0, K), rng.gamma(2.0, 1.0, K)
+    batches = list(random_batches(rng, F, K, 60, kappa))
+    averages = empty_averages(F, K, alpha, beta)
+    for c, n, gamma in batches:
+        averages = take(averages, c, n, gamma)
+    shares, weights, W = naive.online_averages(batches, K, alpha, beta, MEMORY)
+    np.testing.assert_allclose(averages.shares, shares, rtol=1e-12)
+    np.testing.assert_allclose(averages.weights, weights, rtol=1e-12)
+    np.testing.assert_allclose(averages.model().W, W, rtol=1e-12)
+    np.testing.assert_allclose(
+        averages.component_totals, averages.feature_totals @ averages.shares, rtol=1e-12
+    )
+
+
+def test_a_million_steps_of_decay_lose_nothing():
+    """A row that was met first and last keeps its shares in between, to the last bit."""
+    rng = np.random.default_rng(0)
+    averages = take(
+        empty_averages(3, 2, np.ones(2), np.ones(2)), rng.gamma(1.0, 1.0, (3, 2)), 4, 0.5
+    )
+    before = averages.shares.copy()
+    c = np.zeros((3, 2))
+    c[1] = 2.0, 1.0
+    for t in range(2000):
+        averages = take(averages, c, 1, (t + 4.0) ** -0.3)
+    # The rest of a million steps that do not touch rows 0 and 2.
+    t = np.arange(2000, 1_000_000)
+    decay = float(np.log1p(-((t + 4.0) ** -0.3)).sum())
+    averages = averages_with(averages, log_decay=averages.log_decay + decay)
+    assert averages.log_decay < -20_000
+    np.testing.assert_array_equal(averages.shares[[0, 2]], before[[0, 2]])
+    W = averages.model().W
+    np.testing.assert_allclose(W.sum(axis=1), averages.feature_totals / averages.n_samples)
+    met = np.zeros((3, 2))
+    met[0] = 0.0, 3.0
+    averages = take(averages, met, 10, 0.01)
+    least = 0.99 * 0.01 * MEMORY / 10
+    expected = (least * before[0] + 0.01 * met[0] / 10) / (least + 0.01 * 3.0 / 10)
+    np.testing.assert_allclose(averages.shares[0], expected, rtol=1e-12)
+
+
+def averages_with(averages, **changes):
+    from dataclasses import replace
+
+    return replace(averages, **changes)
+
+
+def test_one_whole_batch_with_step_1_is_one_step_of_em():
+    X, _ = paper_synthetic(scale=3, n_samples=12, random_state=1)
+    counts = sp.csr_array(np.asarray(X))
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(1.0, 1.0, (4, 2)), [0.7, 1.5], [1.0, 2.0])
+    exact = ExactExpectation(counts, None, None)(model)
+    s = exact.statistics
+    features = np.arange(4)
+    totals = np.asarray(counts.sum(axis=0), dtype=float)
+    # Whatever the averages held before: they are forgotten.
+    averages = averages_at(model, totals, 12, n_before=5)
+    after = step(averages, features, s, 1.0, n_samples=12)
+    np.testing.assert_allclose(after.model().W, step_c(s, model).W, rtol=1e-12)
+
+
+def test_features_that_a_batch_lacks_are_one_feature():
+    rng = np.random.default_rng(0)
+    model = GaP(rng.gamma(1.0, 1.0, (9, 3)), 0.5, 2.0)
+    averages = averages_at(model, model.W @ (model.alpha / model.beta), 1)
+    counts = sp.csr_array(np.array([[0, 2, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 3, 0, 0, 0, 1]]))
+    features, met = only_met(counts)
+    assert features.tolist() == [1, 4, 8]
+    np.testing.assert_array_equal(met.toarray(), [[2, 1, 0, 0], [0, 3, 1, 0]])
+    small = model_for(averages, features)
+    np.testing.assert_allclose(small.W[:3], model.W[features], rtol=1e-12)
+    np.testing.assert_allclose(small.column_norms, model.column_norms, rtol=1e-12)
+    whole, part = ExactExpectation(counts, None, None), ExactExpectation(met, None, None)
+    assert math.isclose(whole(model).log_likelihood, part(small).log_likelihood, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("shared", ["component", "shared"])
+def test_alpha_follows_from_averaged_sizes(shared):
+    rng = np.random.default_rng(0)
+    averages = empty_averages(2, 2, np.ones(2), np.ones(2))
+    mean = None
+    for t, longest in enumerate([6, 9, 4]):
+        sizes = rng.integers(0, 20, (2, longest))
+        gamma = (t + 2.0) ** -0.5
+        s = Statistics(np.zeros((1, 2)), np.zeros(2), 10.0, sizes=sizes)
+        none = np.array([], dtype=np.int64)
+        averages = step(averages, none, s, gamma, n_samples=10, learn_alpha=shared)
+        new = np.pad(sizes / 10.0, ((0, 0), (0, 9 - longest)))
+        mean = new if mean is None else (1 - gamma) * mean + gamma * new
+    expected = fit_alpha(mean, np.ones(2), shared=shared == "shared")
+    np.testing.assert_allclose(averages.alpha, expected, rtol=1e-9)
+    assert (averages.alpha[0] == averages.alpha[1]) == (shared == "shared")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    truth = GaP(40 * rng.dirichlet(np.full(30, 0.1), 3).T, alpha=0.3)
+    return truth.sample(300, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fits(data):
+    return {
+        schedule: GammaPoissonMF(3, schedule=schedule, random_state=0).fit(data)
+        for schedule in ("online", "adaptive")
+    }
+
+
+def test_a_fit_ends_where_the_adaptive_schedule_does(data, fits):
+    """Within what it says and 0.002 nats per token."""
+    online, adaptive = fits["online"], fits["adaptive"]
+    assert online.converged_
+    gap = (adaptive.score(data) - online.score(data)) * data.shape[0] / data.sum()
+    assert gap < online.last_gain_ + 2e-3
+    assert online.history_["norms"].shape == (online.n_iter_, 3)
+    means = np.asarray(data.mean(axis=0))
+    np.testing.assert_allclose(online.components_.sum(axis=0), means, rtol=1e-9)
+
+
+def test_the_bits_are_the_same_for_any_number_of_threads(data, fits):
+    again = GammaPoissonMF(3, schedule="online", random_state=0, n_jobs=2).fit(data)
+    np.testing.assert_array_equal(again.components_, fits["online"].components_)
+
+
+@pytest.mark.parametrize("stop", [3, 5000])
+def test_a_fit_resumes_to_the_same_bits(data, fits, tmp_path, monkeypatch, stop):
+    path = tmp_path / "fit.part"
+    monkeypatch.setattr("gapmf.storage.checkpoint.Checkpoint.is_due", every(stop))
+    visits = itertools.count()
+    visit = online_run.visit
+
+    def killed(*args):
+        if next(visits) == stop + 10:
+            raise MemoryError
+        return visit(*args)
+
+    monkeypatch.setattr(online_run, "visit", killed)
+    est = GammaPoissonMF(3, schedule="online", random_state=0, checkpoint=path)
+    with pytest.raises(MemoryError):
+        est.fit(data)
+    monkeypatch.setattr(online_run, "visit", visit)
+    again = GammaPoissonMF.resume(path, data, n_jobs=2)
+    np.testing.assert_array_equal(again.components_, fits["online"].components_)
+    np.testing.assert_array_equal(again.history_["norms"], fits["online"].history_["norms"])
+
+
+def every(n):
+    calls = itertools.count()
+    return lambda checkpoint: next(calls) == n
+
+
+def test_ctrl_c_keeps_the_model_and_a_callback_stops(data):
+    def interrupt(record):
+        if record.iteration == 4:
+            raise KeyboardInterrupt
+
+    est = GammaPoissonMF(3, schedule="online", random_state=0, callbacks=[interrupt])
+    with pytest.warns(ConvergenceWarning, match="interrupted after 4 iterations"):
+        est.fit(data)
+    assert est.interrupted_
+    est.set_params(callbacks=[lambda record: record.iteration == 2])
+    assert est.fit(data).n_iter_ == 2
+
+
+def test_alpha_is_learned_and_a_warm_start_begins_with_all_samples(data, fits):
+    est = GammaPoissonMF(3, schedule="online", random_state=0, learn_alpha=True).fit(data)
+    other = GammaPoissonMF(3, random_state=0, learn_alpha=True).fit(data)
+    assert np.abs(np.log(np.sort(est.alpha_) / np.sort(other.alpha_))).max() < 0.1
+    warm = GammaPoissonMF(3, schedule="online", random_state=1, warm_start=True, max_iter=400)
+    warm._store(fits["online"]._fitted)
+    values = []
+    warm.set_params(callbacks=[lambda record: values.append(record.model)]).fit(data)
+    first = values[0].W / values[0].column_norms
+    before = fits["online"].model_.W / fits["online"].model_.column_norms
+    assert 0.5 * np.abs(first - before).sum(axis=0).max() < 0.15
+
+
+@pytest.mark.parametrize(
+    ("parameters", "about"),
+    [({"algorithm": "mcem-ch"}, "steps of 'mcem-c'"), ({"n_draws": 5}, "for schedule='paper'")],
+)
+def test_what_an_online_fit_cannot_do_is_said(data, parameters, about):
+    with pytest.raises(InvalidInputError, match=about):
+        GammaPoissonMF(3, schedule="online", **parameters).fit(data)
+
+
+def test_exposures_are_refused(data):
+    with pytest.raises(InvalidInputError, match="neither exposures nor unobserved"):
+        GammaPoissonMF(3, schedule="online").fit(data, exposure="total")
