@@ -48,7 +48,7 @@ def test_calls_and_kinds_of_blocks_and_threads_do_not_matter(data, streamed):
     for i, block in enumerate(blocks(dense, passes=20)):
         est.partial_fit(kinds[i % 4](block))
     np.testing.assert_array_equal(est.components_, streamed.components_)
-    assert est.n_iter_ == 1 and streamed.n_iter_ == 300
+    assert (est.n_iter_, streamed.n_iter_) == (1, 300)
     assert est.history_["norms"].shape == (1, 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_a_million_steps_of_decay_lose_nothing():
     # The rest of a million steps that do not touch rows 0 and 2.
     t = np.arange(2000, 1_000_000)
     decay = float(np.log1p(-((t + 4.0) ** -0.3)).sum())
-    averages = averages_with(averages, log_decay=averages.log_decay + decay)
+    averages = replace(averages, log_decay=averages.log_decay + decay)
     assert averages.log_decay < -20_000
     np.testing.assert_array_equal(averages.shares[[0, 2]], before[[0, 2]])
     W = averages.model().W
@@ -87,18 +88,12 @@ def test_a_million_steps_of_decay_lose_nothing():
     np.testing.assert_allclose(averages.shares[0], expected, rtol=1e-12)
 
 
-def averages_with(averages, **changes):
-    from dataclasses import replace
-
-    return replace(averages, **changes)
-
-
 def test_one_whole_batch_with_step_1_is_one_step_of_em():
     X, _ = paper_synthetic(scale=3, n_samples=12, random_state=1)
     counts = sp.csr_array(np.asarray(X))
     rng = np.random.default_rng(0)
     model = GaP(rng.gamma(1.0, 1.0, (4, 2)), [0.7, 1.5], [1.0, 2.0])
-    exact = ExactExpectation(counts, None, None)(model)
+    exact = ExactExpectation(counts).e_step(model)
     s = exact.statistics
     features = np.arange(4)
     totals = np.asarray(counts.sum(axis=0), dtype=float)
@@ -119,8 +114,10 @@ def test_features_that_a_batch_lacks_are_one_feature():
     small = model_for(averages, features)
     np.testing.assert_allclose(small.W[:3], model.W[features], rtol=1e-12)
     np.testing.assert_allclose(small.column_norms, model.column_norms, rtol=1e-12)
-    whole, part = ExactExpectation(counts, None, None), ExactExpectation(met, None, None)
-    assert math.isclose(whole(model).log_likelihood, part(small).log_likelihood, rel_tol=1e-12)
+    whole, part = ExactExpectation(counts), ExactExpectation(met)
+    assert math.isclose(
+        whole.e_step(model).log_likelihood, part.e_step(small).log_likelihood, rel_tol=1e-12
+    )
 
 
 @pytest.mark.parametrize("shared", ["component", "shared"])

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from gapmf.em.fit_state import FinishedStart, FitState, OnlineFitState
 from gapmf.em.history import Callback, History
-from gapmf.em.online_run import Batches, final_model, run, start
+from gapmf.em.online_run import Batches, final_model, model_so_far, run, start
 from gapmf.em.settings import Settings
 from gapmf.model import GaP
 from gapmf.storage.checkpoint import Checkpoint
@@ -44,11 +44,11 @@ def fit_online(
                 batches = Batches(counts, seed, n_jobs)
                 batches.chains = resumed.chains
                 history.restore(resumed.history)
-                history.model = progress.averages.model()
+                history.model = model_so_far(progress)
             resumed = None
             for progress in run(batches, settings, rng, progress):  # noqa: B020
                 if progress.n_iter > len(history) and history.add(
-                    progress.averages.model(),
+                    model_so_far(progress),
                     n_sweeps=progress.n_swept // batches.n_samples,
                     gain=progress.gain,
                 ):
@@ -58,7 +58,7 @@ def fit_online(
                     kept = OnlineFitState(i, best, seed, chains, so_far, progress)
                     checkpoint.write_progress(FitState(rng, online=kept))
             stopped = history.stopped
-            model = progress.averages.model() if stopped else final_model(settings, progress)
+            model = model_so_far(progress) if stopped else final_model(settings, progress)
             del batches  # before the next start makes its own
             finished = FinishedStart(
                 value=score(model) if settings.n_init > 1 else 0.0,

@@ -171,23 +171,26 @@ def _is_possible_ascent(kept: AscentFitState, settings: Settings, N: int, F: int
 
 
 def _is_possible_online(kept: OnlineFitState, settings: Settings, N: int, F: int) -> bool:
-    run, averages, K = kept.run, kept.run.averages, settings.alpha.size
-    arrays = [averages.shares]
-    arrays += [s.c_sum for s in (run.passed, run.window, run.tail) if s is not None]
+    run, K = kept.run, settings.alpha.size
+    arrays = [s.c_sum for s in (run.passed, run.window, run.tail) if s is not None]
+    arrays += [] if run.model is None else [run.model.W]
     if run.last is not None:
         arrays += [run.last.model.W, run.last.statistics.c_sum]
-    rows = averages.weights, averages.clocks, averages.feature_totals
-    columns = averages.alpha, averages.beta, averages.component_totals
-    n_batches = len(kept.chains)
+    factors = None if run.momentum is None else run.momentum.momentum.factors
+    if factors is not None:
+        arrays += [factors[0].astype(np.float64), factors[1] * np.ones((F, 1))]
+    if run.averages is not None:
+        try:
+            run.averages.check((F, K))
+        except TypeError:
+            return False
     return (
         all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
-        and all(row.shape == (F,) and np.isfinite(row).all() for row in rows)
-        and all(column.shape == (K,) and (column >= 0.0).all() for column in columns)
-        and averages.n_samples == N
-        and averages.t >= 0
-        and 1 <= run.n_batches <= n_batches
+        and (run.averages is None) == (run.model is not None) == (run.momentum is not None)
+        and (run.averages is None or run.averages.n_samples == N)
+        and 1 <= run.n_batches <= len(kept.chains)
         and 0 <= run.place < run.n_batches
-        and (run.passed is not None) == (run.length > 0 and run.place > 0)
+        and (run.passed is not None) == (run.place > 0)
         and (run.window is not None) == (run.n_window > 0)
         and 0 <= run.n_window <= run.length
         and 0.0 < run.factor <= 1.0
