@@ -48,7 +48,7 @@ N_BEFORE = 64  # mini-batches that a model stands for when on-line EM begins
 BURN_IN = 2  # sweeps of a chain at its first visit; every visit then accumulates one
 WINDOW_STEPS = 20.0  # a window has passes with at least this sum of γ
 SHORTEST_WINDOW = 3  # passes
-MAX_DRAWS = 64  # sweeps of an evaluation; a gain that is unclear then is not worth more
+MAX_DRAWS = 16  # sweeps of an evaluation; a gain that is unclear then is not worth more
 MAX_RESTARTS = 2  # at a random point, when all components stay alike
 
 
