@@ -134,6 +134,7 @@ class GammaPoissonMF(
         paper's. "auto" chooses η from the data during a Monte Carlo fit (not with
         schedule="paper"). Not for "exact".
     schedule : {"adaptive", "paper", "saem", "saem-textbook"}, default="adaptive"
+    schedule : {"adaptive", "paper", "saem", "saem-textbook", "online"}, default="adaptive"
         How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it
         uses them. "adaptive" makes one sweep per iteration, with momentum. It doubles the number
         of sweeps whenever Monte Carlo noise, and not the distance to the maximum, limits the
@@ -141,7 +142,10 @@ class GammaPoissonMF(
         Once gains cannot be told from noise, it averages the statistics, with steps of size
         j^-0.75 in windows of 20 iterations, and doubles the sweeps like "adaptive". It has no
         momentum, so it is slower where EM is slow. "saem-textbook" is "saem" with steps that are
-        never restarted, and with one sweep per iteration throughout. "paper" makes `n_burn_in`
+        never restarted, and with one sweep per iteration throughout. "online" is for many samples,
+        with "mcem-c" only and without exposures. Components form on a random part of the samples.
+        Then on-line EM [5]_ updates W after each mini-batch of at most 2000 samples, with one sweep
+        per visit; an iteration is a pass over the (part of the) samples. "paper" makes `n_burn_in`
         and then `n_draws` sweeps per iteration, starting from the last draw of the iteration
         before, for exactly `max_iter` iterations. All but "paper" use E[C | h] instead of draws
         of C. One multiplicative update of "mcem-h" is then the update of "mcem-ch"; further
@@ -149,14 +153,15 @@ class GammaPoissonMF(
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None
-        Maximum number of iterations. If None, it is 500 for schedule="paper", 2000 for the other
-        schedules, and 1000 for algorithms without Monte Carlo.
+        Maximum number of iterations. If None, it is 500 for schedule="paper", 1000 for "online",
+        2000 for the other schedules, and 1000 for algorithms without Monte Carlo.
     tol : float, default=1e-5
         Tolerance of the stopping rule. "adaptive" and "saem" divide the fit into windows of
         iterations, and measure each window's gain g in log-likelihood and its standard error e.
         The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
         5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
-        an iteration's sweeps times the size of its step.) `last_gain_` tells what the last window
+        an iteration's sweeps times the size of its step, and "online" each mini-batch as the size γ of
+        its step, and so \|g\| < 2e at 16 sweeps.) `last_gain_` tells what the last window
         gained. A smaller `tol` goes on. "em-c" and "em-ch" stop when
         the expected remaining gain is below `tol` nats per token, and a short climb along the
         gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
@@ -271,6 +276,8 @@ class GammaPoissonMF(
        dictionary learning in the Gamma-Poisson model", IEEE Transactions on Signal Processing,
        2012.
     .. [4] J. Canny, "GaP: a factor model for discrete data", SIGIR, 2004.
+    .. [5] O. Cappé and E. Moulines, "On-line expectation-maximization algorithm for latent data
+       models", Journal of the Royal Statistical Society B, 2009.
 
     Examples
     --------
