@@ -102,6 +102,6 @@ def test_what_a_stream_cannot_do_is_said(data):
         GammaPoissonMF(3).partial_fit(iter([]))
     with pytest.raises(InvalidInputError, match="algorithm of partial_fit"):
         GammaPoissonMF(2, algorithm="exact").partial_fit(data)
-    est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure="total")
+    est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure=2.0)
     with pytest.raises(InvalidInputError, match="exposures or unobserved"):
         est.partial_fit(data)

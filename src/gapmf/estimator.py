@@ -160,10 +160,9 @@ class GammaPoissonMF(
         iterations, and measure each window's gain g in log-likelihood and its standard error e.
         The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
         5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
-        an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ, the
-        number of full steps that a window is worth, and evaluates it by 16 sweeps at most.)
-        `last_gain_` tells what the last window
-        gained. A smaller `tol` goes on. "em-c" and "em-ch" stop when
+        an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ, which
+        is the number of full steps that a window is worth, and needs 16 sweeps instead of 1024.)
+        `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch" stop when
         the expected remaining gain is below `tol` nats per token, and a short climb along the
         gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
         what they maximise, is below `tol` nats per token. "exact" always climbs to the maximum.

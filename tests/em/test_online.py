@@ -236,4 +236,4 @@ def test_what_an_online_fit_cannot_do_is_said(data, parameters, about):
 
 def test_exposures_are_refused(data):
     with pytest.raises(InvalidInputError, match="neither exposures nor unobserved"):
-        GammaPoissonMF(3, schedule="online").fit(data, exposure="total")
+        GammaPoissonMF(3, schedule="online").fit(data, exposure=2.0)

@@ -171,7 +171,7 @@ class Batches:
 
 def nothing(shape: tuple[int, ...], *, sizes: bool) -> Statistics:
     """Return statistics of no sample, with an array c_sum that can be added to."""
-    none = np.zeros((shape[1], 0)) if sizes else None
+    none = np.zeros((shape[1], 0), dtype=np.int64) if sizes else None
     return Statistics(np.zeros(shape), np.zeros(shape[1]), 0.0, sizes=none)
 
 
