@@ -102,6 +102,8 @@ def test_what_a_stream_cannot_do_is_said(data):
         GammaPoissonMF(3).partial_fit(iter([]))
     with pytest.raises(InvalidInputError, match="algorithm of partial_fit"):
         GammaPoissonMF(2, algorithm="exact").partial_fit(data)
+    with pytest.raises(InvalidInputError, match="partial_fit has no pseudo-counts"):
+        GammaPoissonMF(2, pseudo_count=0.1).partial_fit(data)
     est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure=2.0)
     with pytest.raises(InvalidInputError, match="exposures or unobserved"):
         est.partial_fit(data)

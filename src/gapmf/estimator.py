@@ -30,6 +30,7 @@ from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, ch
 from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
     MATCH_GENES,
+    check_counts,
     is_anndata,
     list_features,
     warn_of_duplicate_genes,
@@ -45,6 +46,7 @@ from gapmf.em.prior import log_prior
 from gapmf.em.settings import (
     Settings,
     check_callbacks,
+    check_no_pseudo_count,
     check_settings,
     check_smoothing,
     check_verbose,
@@ -133,7 +135,6 @@ class GammaPoissonMF(
         counts too. It keeps components with few counts from overfitting. With 0, the fit is the
         paper's. "auto" chooses η from the data during a Monte Carlo fit (not with
         schedule="paper"). Not for "exact".
-    schedule : {"adaptive", "paper", "saem", "saem-textbook"}, default="adaptive"
     schedule : {"adaptive", "paper", "saem", "saem-textbook", "online"}, default="adaptive"
         How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it
         uses them. "adaptive" makes one sweep per iteration, with momentum. It doubles the number
@@ -160,10 +161,10 @@ class GammaPoissonMF(
         iterations, and measure each window's gain g in log-likelihood and its standard error e.
         The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
         5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
-        an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ, which
-        is the number of full steps that a window is worth, and needs 16 sweeps instead of 1024.)
-        `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch" stop when
-        the expected remaining gain is below `tol` nats per token, and a short climb along the
+        an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ:
+        the number of full steps that a window is worth. Its limit is 16 sweeps, not 1024.)
+        `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch"
+        stop when the expected remaining gain is below `tol` nats per token, and a short climb along the
         gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
         what they maximise, is below `tol` nats per token. "exact" always climbs to the maximum.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
@@ -505,6 +506,7 @@ class GammaPoissonMF(
     def _check_stream(self, counts: sp.csr_array) -> Settings:
         """Check the parameters that `partial_fit` depends on."""
         check_option(self.algorithm, ("mcem-c",), "algorithm of partial_fit")
+        check_no_pseudo_count(self.pseudo_count, "partial_fit", "fit")
         settings = check_settings(self.get_params(deep=False), counts)
         check_n_jobs(self.n_jobs)
         check_smoothing(self.smoothing)

@@ -227,7 +227,11 @@ def test_alpha_is_learned_and_a_warm_start_begins_with_all_samples(data, fits):
 
 @pytest.mark.parametrize(
     ("parameters", "about"),
-    [({"algorithm": "mcem-ch"}, "steps of 'mcem-c'"), ({"n_draws": 5}, "for schedule='paper'")],
+    [
+        ({"pseudo_count": "auto"}, "no pseudo-counts"),
+        ({"algorithm": "mcem-ch"}, "steps of 'mcem-c'"),
+        ({"n_draws": 5}, "for schedule='paper'"),
+    ],
 )
 def test_what_an_online_fit_cannot_do_is_said(data, parameters, about):
     with pytest.raises(InvalidInputError, match=about):

@@ -4,7 +4,7 @@ The samples are shuffled into mini-batches, and chains are kept from visit to vi
 on a random part of the samples, by EM with momentum as in the adaptive schedule; the part grows
 from time to time. On-line EM over all samples goes on from there. (It could begin at once, but then
 components form from the noise of the first mini-batches, and more often at a lower maximum: design
-note 0015.) Its passes make windows, whose gains are measured and compared with `tol` as in the
+note 0016.) Its passes make windows, whose gains are measured and compared with `tol` as in the
 adaptive schedule.
 """
 

@@ -132,6 +132,8 @@ def _check_learn_alpha(value: Any, algorithm: str) -> str | None:
 
 def _check_pseudo_count(value: Any, algorithm: str, schedule: str) -> float:
     """η, or the first guess of it for "auto"."""
+    if algorithm in MONTE_CARLO and schedule == "online":
+        check_no_pseudo_count(value, "schedule='online'", "schedule='adaptive'")
     if isinstance(value, str):
         check_option(value, ("auto",), "pseudo_count")
         if algorithm not in MONTE_CARLO or schedule == "paper":
@@ -147,6 +149,15 @@ def _check_pseudo_count(value: Any, algorithm: str, schedule: str) -> float:
             "'em-c', whose M-step has a closed form with it, or pseudo_count=0"
         )
     return eta
+
+
+def check_no_pseudo_count(value: Any, where: str, instead: str) -> None:
+    """Refuse pseudo-counts where on-line averages would need them."""
+    if isinstance(value, str) or check_number(value, "pseudo_count", least=0.0) > 0.0:
+        raise InvalidInputError(
+            f"{where} has no pseudo-counts, but pseudo_count={value!r}: use {instead}, or "
+            "pseudo_count=0"
+        )
 
 
 def _first_alpha(alpha: Array, learn_alpha: str | None) -> Array:
