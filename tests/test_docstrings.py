@@ -50,7 +50,7 @@ VERBS = {
     *("Apply", "Choose", "Compute", "Continue", "Count", "Draw", "Estimate", "Evaluate", "Fit"),
     *("Fetch", "List", "Load", "Make", "Mark", "Measure", "Mix", "Name", "Predict", "Put", "Read"),
     *("Refit", "Remove", "Report", "Rescale", "Return", "Save", "Score", "Split", "Transform"),
-    *("Write",),
+    *("Update", "Write"),
 }
 
 # Methods from the literature are cited, by the first author of each reference.

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP
 from gapmf.errors import InvalidInputError
@@ -100,10 +101,14 @@ def test_features_and_samples_without_counts(data):
 def test_what_a_stream_cannot_do_is_said(data):
     with pytest.raises(InvalidInputError, match="no blocks"):
         GammaPoissonMF(3).partial_fit(iter([]))
-    with pytest.raises(InvalidInputError, match="algorithm of partial_fit"):
-        GammaPoissonMF(2, algorithm="exact").partial_fit(data)
+    exact = GammaPoissonMF(2, algorithm="exact")
+    assert not hasattr(exact, "partial_fit")  # as scikit-learn's estimators do
+    with pytest.raises(AttributeError, match="'partial_fit'") as raised:
+        exact.partial_fit(data)
+    assert "algorithm='mcem-c'" in str(raised.value.__cause__)
     with pytest.raises(InvalidInputError, match="partial_fit has no pseudo-counts"):
         GammaPoissonMF(2, pseudo_count=0.1).partial_fit(data)
-    est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure=2.0)
+    with pytest.warns(ConvergenceWarning):
+        est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure=2.0)
     with pytest.raises(InvalidInputError, match="exposures or unobserved"):
         est.partial_fit(data)

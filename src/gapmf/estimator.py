@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gapmf
@@ -62,7 +63,7 @@ from gapmf.likelihood.posterior import MAX_DRAWS, Posterior, posterior_of
 from gapmf.likelihood.result import LogLikelihood
 from gapmf.model import GaP
 from gapmf.observation import Observation, check_all_observed_somewhere, merge_missing, observe
-from gapmf.parallel import check_n_jobs
+from gapmf.parallel import check_n_jobs, is_interruption
 from gapmf.persistence import Fitted, SavedFit
 from gapmf.progress import fit_bar, progress_bar
 from gapmf.ranks.features import component_labels, top_features
@@ -80,6 +81,16 @@ from gapmf.validation import (
 )
 
 FAR_APART = 6  # times the precision: a disagreement of chains to warn of
+
+
+def _fits_streams(est: GammaPoissonMF) -> bool:
+    """Return whether the estimator has `partial_fit`; scikit-learn's way to tell."""
+    if est.algorithm != "mcem-c":
+        raise AttributeError(
+            f"partial_fit makes the steps of 'mcem-c', but algorithm={est.algorithm!r}: use "
+            "algorithm='mcem-c', or fit"
+        )
+    return True
 
 
 class GammaPoissonMF(
@@ -164,9 +175,10 @@ class GammaPoissonMF(
         an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ:
         the number of full steps that a window is worth. Its limit is 16 sweeps, not 1024.)
         `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch"
-        stop when the expected remaining gain is below `tol` nats per token, and a short climb along the
-        gradient does not find more. "vbem" and "mjle" stop when the expected remaining gain, in
-        what they maximise, is below `tol` nats per token. "exact" always climbs to the maximum.
+        stop when the expected remaining gain is below `tol` nats per token, and a short climb
+        along the gradient does not find more. "vbem" and "mjle" stop when the expected remaining
+        gain, in what they maximise, is below `tol` nats per token. "exact" always climbs to the
+        maximum.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
         "mean" is the paper's starting point, where all components are alike. This is a saddle
         point. Monte Carlo noise drives the fit away from it; without Monte Carlo, the start is
@@ -406,6 +418,7 @@ class GammaPoissonMF(
             )
         return self._fit(X, data, settings, rng, checkpoint, observed_as=observed_as)
 
+    @available_if(_fits_streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Update the components with a block of samples, by on-line EM.
 
@@ -469,8 +482,8 @@ class GammaPoissonMF(
                 n_sweeps = (len(history) + 1) * (SWEEPS.n_burn_in + SWEEPS.n_draws)
                 if history.add(stream.slow.model(), n_sweeps=n_sweeps):
                     break
-        except KeyboardInterrupt:
-            if stream is None or history.model is None:
+        except (KeyboardInterrupt, SystemError) as error:
+            if not is_interruption(error) or stream is None or history.model is None:
                 raise
             interrupted = True
         if stream is None or history.model is None:
@@ -505,7 +518,6 @@ class GammaPoissonMF(
 
     def _check_stream(self, counts: sp.csr_array) -> Settings:
         """Check the parameters that `partial_fit` depends on."""
-        check_option(self.algorithm, ("mcem-c",), "algorithm of partial_fit")
         check_no_pseudo_count(self.pseudo_count, "partial_fit", "fit")
         settings = check_settings(self.get_params(deep=False), counts)
         check_n_jobs(self.n_jobs)

@@ -12,6 +12,7 @@ from gapmf.em.history import Callback, History
 from gapmf.em.online_run import Batches, final_model, model_so_far, run, start
 from gapmf.em.settings import Settings
 from gapmf.model import GaP
+from gapmf.parallel import is_interruption
 from gapmf.storage.checkpoint import Checkpoint
 
 
@@ -73,8 +74,8 @@ def fit_online(
                 best = finished
             if stopped:
                 break
-    except KeyboardInterrupt:
-        if best is None and history.model is None:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interruption(error) or (best is None and history.model is None):
             raise
         interrupted = True
         if best is None:
