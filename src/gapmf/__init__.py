@@ -31,6 +31,8 @@ _EXPORTS = {
     "compare_anndata": "gapmf.single_cell",
     "write_report": "gapmf.report",
     "read": "gapmf.io",
+    "open_shards": "gapmf.io.shards",
+    "write_shards": "gapmf.io.streams",
     "Table": "gapmf.io.table",
 }
 _SUBMODULES = ("datasets", "errors", "plot")
@@ -50,6 +52,7 @@ __all__ = [
     "log_joint_likelihood",
     "log_marginal_likelihood",
     "negative_binomial",
+    "open_shards",
     "perplexity",
     "plot",
     "posterior_activations",
@@ -60,6 +63,7 @@ __all__ = [
     "split_marginal_cost",
     "transform_anndata",
     "write_report",
+    "write_shards",
 ]
 
 if TYPE_CHECKING:
@@ -69,6 +73,8 @@ if TYPE_CHECKING:
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
     from gapmf.io import read
+    from gapmf.io.shards import open_shards
+    from gapmf.io.streams import write_shards
     from gapmf.io.table import Table
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost
     from gapmf.likelihood.marginal import log_marginal_likelihood, split_marginal_cost

@@ -47,6 +47,38 @@ def sum_entries(indptr: NDArray[Any], entries: NDArray[np.float64]) -> NDArray[n
     return np.asarray(np.bincount(row, weights=entries, minlength=N), dtype=np.float64)
 
 
+class Digest(NamedTuple):
+    """Two sums of 64 bits. Those of parts of the data add up to that of all."""
+
+    low: int
+    high: int
+
+    def __add__(self, other: tuple[object, ...]) -> Digest:  # of sums, not of tuples
+        low, high = Digest(*other)  # type: ignore[arg-type]
+        return Digest((self.low + low) % 2**64, (self.high + high) % 2**64)
+
+
+def content_digest(X: sp.csr_array, first_row: int = 0) -> Digest:
+    """Sum a hash of (row, column, count) over all entries; row 0 of X is `first_row` of the whole.
+
+    The sum does not depend on how rows are divided into parts, or on the order of the parts.
+    """
+    rows = _mix(np.arange(first_row, first_row + X.shape[0]).astype(np.uint64))
+    low = np.repeat(rows, np.diff(X.indptr))
+    low = _mix(low + X.indices.astype(np.uint64))
+    low = _mix(low + X.data.astype(np.uint64))
+    high = _mix(low)
+    return Digest(int(low.sum(dtype=np.uint64)), int(high.sum(dtype=np.uint64)))
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64: a bijection of 64 bits in which every bit changes half of the others."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
 class Block(NamedTuple):
     """Some rows of a CSR array, with their features renumbered from 0."""
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from commands import FIT, gapmf
 
+from gapmf import write_shards
 from io_files import dense, entries, feature_names, mtx, npz, put, sample_names, triplets, uci
 
 
@@ -58,6 +59,7 @@ def files(tmp_path_factory, X):
         put(folder / "texts" / f"{sample}.txt", _document(row))
     put(folder / "10x" / "matrix.mtx.gz", mtx(X.T), packed=True)
     put(folder / "10x" / "features.tsv", "".join(f"id\t{name}\n" for name in features))
+    write_shards(folder / "zoo.csv", folder / "shards", shard_tokens=50)
     put(folder / "10x" / "barcodes.tsv", "".join(f"{name}\n" for name in samples))
     return folder
 

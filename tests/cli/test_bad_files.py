@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 
 import polars as pl
 import pytest
@@ -38,6 +39,8 @@ FILES = [
     ("b.txt", "text", "", (), ": empty vocabulary"),
     ("texts", "text", None, (), "/b.txt, line 3: not utf-8"),
     ("nothing", "text", None, (), " is a folder without .mtx or .txt files"),
+    ("shards", "shards", None, (), "/manifest.json has no 'format'"),
+    ("lost", "shards", None, (), "/00000.parquet cannot be read (No such file"),
     ("a.xls", "text", "f0 f1\n", (), ": the name does not tell the format"),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--format", "excel"), None),
     ("f.csv", "csv", "f0,f1\n1,2\n", ("--layer", "raw"), " is read as 'csv', which has no option"),
@@ -59,8 +62,11 @@ def bad(tmp_path_factory, files):
             put(folder / name, data)
     pl.DataFrame({"f0": [1, 2], "f1": [0, -2]}).write_parquet(folder / "negative.parquet")
     put(folder / "zoo.h5ad", (files / "zoo.h5ad").read_bytes())
-    for name in ("texts", "nothing"):
+    for name in ("texts", "nothing", "shards"):
         (folder / name).mkdir()
+    put(folder / "shards" / "manifest.json", "{}")
+    shutil.copytree(files / "shards", folder / "lost")
+    (folder / "lost" / "00000.parquet").unlink()
     put(folder / "texts" / "a.txt", "f0 f1\n")
     put(folder / "texts" / "b.txt", "f0\nf1\nBär\n".encode("latin-1"))
     return folder

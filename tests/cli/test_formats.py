@@ -36,6 +36,7 @@ FILES = [
     ("zoo.h5ad", "h5ad", ("--layer", "raw"), True, True),
     ("zoo.txt", "text", (), False, True),
     ("texts", "text", ("--vocab", "vocab.zoo.txt"), True, True),
+    ("shards", "shards", (), True, True),
 ]
 
 

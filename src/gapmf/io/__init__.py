@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gapmf.counts import is_frame
 from gapmf.errors import GapmfError, InvalidInputError, ReadError
-from gapmf.io import dataframes, documents, matrices
+from gapmf.io import dataframes, documents, matrices, shards
 from gapmf.io.table import Table, files_in
 from gapmf.io.vocabulary import FILTERS, check_filters, filter_features
 from gapmf.validation import check_option
@@ -42,6 +42,7 @@ FORMATS = {
     "tsv": Format((".tsv", ".tab"), dataframes.read_delimited, _TABLE_OPTIONS),
     "parquet": Format((".parquet", ".pq"), dataframes.read_parquet, _FRAME_OPTIONS),
     "h5ad": Format((".h5ad",), matrices.read_h5ad, ("layer",)),
+    "shards": Format(("manifest.json",), shards.read_shards, (), r"manifest\.json"),
 }
 
 
@@ -78,6 +79,7 @@ def read(
     "tsv"       .tsv, .tab                 as "csv"
     "parquet"   .parquet, .pq              layout, sample_names, transpose, leave_out
     "h5ad"      .h5ad                      layer
+    "shards"    a folder of shards
     "text"      .txt, or a folder of them  vocab, encoding, lowercase, token_pattern, ngram_range,
                                            max_features
     ==========  =========================  =========================================================
@@ -92,8 +94,9 @@ def read(
     path : str, path-like, or pandas or polars DataFrame
         A file, a folder, or a data frame. A data frame has the options of "parquet"; triplets may
         have names in its index, as after ``groupby``. A folder is read as "mtx" if it has a .mtx
-        file, as "uci" if it has a docword file, and as "text" if it has other .txt files. A .txt
-        file with one number on each of its first three lines is read as "uci".
+        file, as "uci" if it has a docword file, as "text" if it has other .txt files, and as
+        "shards" (all of them: `open_shards` does not) if it has a ``manifest.json``. A .txt file
+        with one number on each of its first three lines is read as "uci".
     format : str, default=None
         One of the formats above; by default found from the name of the file.
     vocab : str or path-like, default=None

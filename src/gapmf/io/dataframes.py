@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gapmf.counts import column_values, explain, first_bad
 from gapmf.errors import ReadError
-from gapmf.io.table import NUMBER, Table, as_names, open_text, to_counts, turned
+from gapmf.io.table import NUMBER, Names, Table, as_names, open_text, to_counts, turned
 from gapmf.validation import shorten
 
 # In small letters, and without "id" etc. at their end: doc_id, docID and "Doc name" are doc.
@@ -245,6 +245,21 @@ def read_delimited(
     leave_out: str | None = None,
 ) -> Table:
     """Read a table of text; as R writes it, the first row may lack the first of its cells."""
+    text, order = _open_text_table(path, delimiter, layout, header, encoding)
+    if leave_out is not None:
+        _check_column(path, leave_out, [] if order else text.titles or [])
+    if order is None:
+        return turned(_read_dense(text, sample_names, leave_out), transpose)
+    [frame] = text.chunks(dict.fromkeys(order[:2], "category"), None)
+    columns = [frame[order[0]], frame[order[1]], _numbers(frame[order[2]])]
+    table = _from_triplets(columns, lambda row, i, what: text.fail(row, order[i], what))
+    return turned(table, transpose)
+
+
+def _open_text_table(
+    path: str, delimiter: str, layout: str | None, header: bool | None, encoding: str
+) -> tuple[_TextTable, tuple[int, int, int] | None]:
+    """Return a table whose titles are known, and the order of its columns if it has triplets."""
     text = _TextTable(path, delimiter, encoding)
     with closing(text.rows()) as rows:
         top, below = next(rows, None), next(rows, None)
@@ -255,15 +270,37 @@ def read_delimited(
     if (start := top if text.titles is None else below) is not None:
         text.check_width(start)  # more cells in the first row are an index to pandas
         text.start = start[0]
-    order = _triplet_order(path, text.titles, text.width, layout)
-    if leave_out is not None:
-        _check_column(path, leave_out, [] if order else text.titles or [])
-    if order is None:
-        return turned(_read_dense(text, sample_names, leave_out), transpose)
-    [frame] = text.chunks(dict.fromkeys(order[:2], "category"), None)
-    columns = [frame[order[0]], frame[order[1]], _numbers(frame[order[2]])]
-    table = _from_triplets(columns, lambda row, i, what: text.fail(row, order[i], what))
-    return turned(table, transpose)
+    return text, _triplet_order(path, text.titles, text.width, layout)
+
+
+def stream_delimited(
+    path: str,
+    *,
+    delimiter: str = ",",
+    layout: str | None = None,
+    header: bool | None = None,
+    sample_names: bool | None = None,
+    encoding: str = "utf-8",
+) -> tuple[int, Names | None, Iterator[tuple[sp.csr_array, Any]]] | None:
+    """Return the number of features, their names, and blocks of samples; None for triplets."""
+    text, order = _open_text_table(path, delimiter, layout, header, encoding)
+    if order is not None:
+        return None
+    first = [cell for _, cells in _dense_blocks(text) for cell in cells]
+    has_names = _first_column_is_names(text, first, sample_names)
+    names = None if text.titles is None else as_names(text.titles[has_names:])
+
+    def blocks() -> Iterator[tuple[sp.csr_array, Any]]:
+        n_before = 0
+        for counts, cells in _dense_blocks(text):
+            if has_names:
+                yield counts, as_names(cells)
+            else:
+                column = _first_column(text, cells, n_before)
+                yield sp.hstack([column, counts], format="csr"), None
+            n_before += len(cells)
+
+    return text.width - has_names, names, blocks()
 
 
 def _find_titles(path: str, top: Row, below: Row | None, header: bool | None) -> list[str]:
@@ -317,37 +354,62 @@ def read_column(
 
 def _read_dense(text: _TextTable, sample_names: bool | None, leave_out: str | None) -> Table:
     """Read the counts of all columns; the first is text until it is known what it holds."""
-    import pandas as pd
+    blocks = list(_dense_blocks(text, leave_out))
+    first = [cell for _, cells in blocks for cell in cells]
+    counts = sp.vstack([block for block, _ in blocks], format="csr")
+    names = text.titles
+    if names is not None:
+        names = [names[0], *(names[f] for f in _columns_but(text, leave_out))]
+        if names[0] == leave_out:
+            return Table(counts, as_names(names[1:]), None)
+    has_names = _first_column_is_names(text, first, sample_names)
+    if not has_names:
+        counts = sp.hstack([_first_column(text, first), counts], format="csr")
+    features = None if names is None else as_names(names[has_names:])
+    return Table(counts, features, as_names(first) if has_names else None)
 
-    first: list[str] = []
-    titles, blocks = text.titles, []
-    others = [f for f in range(1, text.width) if titles is None or titles[f] != leave_out]
+
+def _columns_but(text: _TextTable, leave_out: str | None) -> list[int]:
+    """Return the columns after the first, without one that is left out."""
+    titles = text.titles
+    return [f for f in range(1, text.width) if titles is None or titles[f] != leave_out]
+
+
+def _dense_blocks(
+    text: _TextTable, leave_out: str | None = None
+) -> Iterator[tuple[sp.csr_array, list[str]]]:
+    """Yield blocks of rows: the counts of all columns but the first, and the cells of that."""
+    n_before, others = 0, _columns_but(text, leave_out)
     for chunk in text.chunks({0: str}, max(1, _CHUNK_CELLS // text.width)):
         try:
-            blocks.append(to_counts(chunk[others].to_numpy(), text.path))
+            yield to_counts(chunk[others].to_numpy(), text.path), chunk[0].tolist()
         except ReadError:
             bad = [(row, f) for f in others if (row := first_bad(_numbers(chunk[f]))) is not None]
             if bad:
-                text.fail(len(first) + min(bad)[0], min(bad)[1])
+                text.fail(n_before + min(bad)[0], min(bad)[1])
             raise
-        first += chunk[0].tolist()
-    counts = sp.vstack(blocks, format="csr")
-    without_first = titles is not None and titles[0] == leave_out
-    titles = None if titles is None else [titles[0], *(titles[f] for f in others)]
-    if without_first:
-        return Table(counts, None if titles is None else as_names(titles[1:]), None)
-    if _has_names(None if titles is None else titles[0], first, sample_names):
-        if text.width == 1:
-            raise ReadError(
-                f"{text.path} has a single column, of names: is the option `delimiter` right?"
-            )
-        return Table(counts, None if titles is None else as_names(titles[1:]), as_names(first))
-    leading = _numbers(pd.Series(first, dtype=object))
+        n_before += len(chunk)
+
+
+def _first_column_is_names(text: _TextTable, first: list[str], sample_names: bool | None) -> bool:
+    title = None if text.titles is None else text.titles[0]
+    if not _has_names(title, first, sample_names):
+        return False
+    if text.width == 1:
+        raise ReadError(
+            f"{text.path} has a single column, of names: is the option `delimiter` right?"
+        )
+    return True
+
+
+def _first_column(text: _TextTable, cells: list[str], n_before: int = 0) -> sp.csr_array:
+    """Return the first column as counts; n_before rows are above these cells."""
+    import pandas as pd
+
+    leading = _numbers(pd.Series(cells, dtype=object))
     if (row := first_bad(leading)) is not None:
-        text.fail(row, 0)
-    column = sp.csr_array(leading.astype(np.int64).reshape(-1, 1))
-    counts = sp.hstack([column, counts], format="csr")
-    return Table(counts, None if titles is None else as_names(titles), None)
+        text.fail(n_before + row, 0)
+    return sp.csr_array(leading.astype(np.int64).reshape(-1, 1))
 
 
 def _numbers(column: Any) -> NDArray[Any]:

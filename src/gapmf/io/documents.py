@@ -19,6 +19,15 @@ DOCWORD, TEXT = r"docword.*\.txt(\.gz)?", r".*\.txt(\.gz)?"  # names of files
 
 def read_uci(path: str, *, vocab: str | None = None, encoding: str = "utf-8") -> table.Table:
     """Read the sizes N, F, NNZ, one per line, then NNZ lines 'document word count', from 1."""
+    path, (N, F, n_entries), features = read_uci_head(path, vocab, encoding)
+    counts = table.to_counts(table.read_entries(path, 3, (N, F), n_entries), f"{path}, X")
+    return table.Table(counts, features, None)
+
+
+def read_uci_head(
+    path: str, vocab: str | None, encoding: str
+) -> tuple[str, tuple[int, int, int], table.Names | None]:
+    """Return the path of the file, the sizes at its top, and the names of the words."""
     path = table.find_one(path, DOCWORD, "docword.NAME.txt")
     name = os.path.basename(path)
     if vocab is None and name.lower().startswith("docword"):
@@ -30,9 +39,8 @@ def read_uci(path: str, *, vocab: str | None = None, encoding: str = "utf-8") ->
             f"entries), one per line, but begins with {shorten(head)}"
         )
     N, F, n_entries = map(int, head)
-    features = table.read_names(vocab, F, f"features in {path}", encoding)
-    counts = table.to_counts(table.read_entries(path, 3, (N, F), n_entries), f"{path}, X")
-    return table.Table(counts, features, None)
+    names = table.read_names(vocab, F, f"features in {path}", encoding)
+    return path, (N, F, n_entries), names
 
 
 def looks_like_uci(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,23 +31,48 @@ def read_market(
 ) -> Table:
     """Read a MatrixMarket file, which with the name files of 10x beside it is turned."""
     path = table.find_one(path, MATRIX, ".mtx or .mtx.gz")
-    parts = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", os.path.basename(path), re.I | re.S)
-    prefix = "" if parts is None else parts[1]  # of all three files
-    feature_file = table.find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
-    sample_file = table.find_beside(path, [f"{prefix}barcodes.tsv"])
+    feature_file, sample_file = find_name_files(path)
     if transpose is None:
         transpose = feature_file is not None or sample_file is not None
     counts = to_counts(_read_matrix(path), f"{path}, X")
     counts = sp.csr_array(counts.T) if transpose else counts
-    N, F = counts.shape
+    return Table(counts, *read_market_names(path, counts.shape, vocab, encoding))
+
+
+def find_name_files(path: str) -> tuple[str | None, str | None]:
+    """Return the files of features and of samples that 10x writes beside a matrix."""
+    parts = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", os.path.basename(path), re.I | re.S)
+    prefix = "" if parts is None else parts[1]  # of all three files
+    feature_file = table.find_beside(path, [f"{prefix}features.tsv", f"{prefix}genes.tsv"])
+    return feature_file, table.find_beside(path, [f"{prefix}barcodes.tsv"])
+
+
+def read_market_names(
+    path: str, shape: tuple[int, int], vocab: str | None, encoding: str
+) -> tuple[table.Names | None, table.Names | None]:
+    """Read the names of the features and of the samples of a matrix of this shape."""
+    feature_file, sample_file = find_name_files(path)
     column = 1 if vocab is None else None  # the columns are identifier, symbol, …
-    features = table.read_names(vocab or feature_file, F, f"features in {path}", encoding, column)
-    samples = table.read_names(sample_file, N, f"samples in {path}", encoding, column=0)
-    return Table(counts, features, samples)
+    where = f"features in {path}"
+    features = table.read_names(vocab or feature_file, shape[1], where, encoding, column)
+    samples = table.read_names(sample_file, shape[0], f"samples in {path}", encoding, column=0)
+    return features, samples
 
 
-def _read_matrix(path: str) -> Any:
-    """Read a matrix; strictly, unlike SciPy (1.17), which reads "2,5" as 2."""
+class MarketHead(NamedTuple):
+    """What a MatrixMarket file says of itself."""
+
+    layout: str
+    field: str
+    symmetry: str
+    sizes: list[int]
+    """The numbers of rows and columns and, unless it is an array, of entries."""
+    n_above: int
+    """The number of lines down to the sizes."""
+
+
+def read_market_head(path: str) -> MarketHead:
+    """Read the lines above the entries; strictly, unlike SciPy (1.17), which reads "2,5" as 2."""
     lines = table.read_lines(path, errors="replace")
     banner = next(lines, "")
     kind = _BANNER.fullmatch(" ".join(banner.lower().split()))
@@ -67,7 +92,11 @@ def _read_matrix(path: str) -> Any:
             f"{path}, line {n_above}: expected the numbers of rows and columns (and, if it is not "
             f"an array, of entries), but found {shorten(line)}"
         )
-    N, F, *n_entries = map(int, line.split())
+    return MarketHead(layout, field, symmetry, list(map(int, line.split())), n_above)
+
+
+def _read_matrix(path: str) -> Any:
+    _, field, symmetry, (N, F, *n_entries), n_above = read_market_head(path)
     mirrored = symmetry == "symmetric"
     if mirrored and N != F:
         raise ReadError(f"{path}: a symmetric matrix is square, not {N} × {F}")
@@ -97,14 +126,14 @@ def read_npz(
 
 def read_h5ad(path: str, *, layer: str | None = None) -> Table:
     """Read the counts of an .h5ad, in `X` or in a layer, with the names of cells and genes."""
-    found = read_anndata(_open_h5ad(path), layer, f"{path}, ")
+    found = read_anndata(open_h5ad(path), layer, f"{path}, ")
     warn_if_normalised(found.counts, f" of {path}")
     return found
 
 
 def read_obs(path: str, column: str) -> Any:
     """Return a column of the obs of an .h5ad: one value per cell."""
-    obs = _open_h5ad(path, backed="r").obs
+    obs = open_h5ad(path, backed="r").obs
     if column not in obs:
         listed = ", ".join(map(repr, obs.columns)) or "none"
         raise ReadError(f"{path}: obs has no column {column!r}: its columns are {listed}")
@@ -113,7 +142,7 @@ def read_obs(path: str, column: str) -> Any:
 
 def read_colours(path: str, column: str) -> dict[str, str]:
     """Return the colours that scanpy has given to the categories of a column of obs, if any."""
-    adata = _open_h5ad(path, backed="r")
+    adata = open_h5ad(path, backed="r")
     return {} if column not in adata.obs else category_colours(adata, column)
 
 
@@ -126,7 +155,8 @@ def category_colours(adata: Any, column: str) -> dict[str, str]:
     return {str(c): str(colour) for c, colour in zip(categories, colours, strict=False)}
 
 
-def _open_h5ad(path: str, **options: Any) -> Any:
+def open_h5ad(path: str, **options: Any) -> Any:
+    """Open an .h5ad by anndata, without its warnings."""
     try:
         import anndata
     except ImportError as error:

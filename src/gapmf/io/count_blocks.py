@@ -1,0 +1,107 @@
+"""Counts that are not all in memory: blocks of consecutive samples, read one after another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gapmf.csr import Digest, content_digest
+from gapmf.io.table import Names
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a fit must know of all samples before it begins. Summaries of parts can be added."""
+
+    n_samples: int
+    totals: NDArray[np.int64]
+    """(F,): Σ_n v_fn."""
+    n_nonzero: int
+    largest: int
+    """max_n Σ_f v_fn."""
+    digest: Digest
+    """Depends on every count and its place, but not on how samples are divided into blocks."""
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(
+            self.n_samples + other.n_samples,
+            self.totals + other.totals,
+            self.n_nonzero + other.n_nonzero,
+            max(self.largest, other.largest),
+            self.digest + other.digest,
+        )
+
+    @property
+    def n_tokens(self) -> int:
+        """The sum of all counts."""
+        return int(self.totals.sum())
+
+
+def summarise(counts: sp.csr_array, first_sample: int = 0) -> Summary:
+    """Summarise counts whose row 0 has this number in the whole data."""
+    N, F = counts.shape
+    totals = np.zeros(F, dtype=np.int64)
+    np.add.at(totals, counts.indices, counts.data)
+    ends = np.concatenate([[0], np.cumsum(counts.data, dtype=np.int64)])
+    sizes = np.diff(ends[counts.indptr])
+    return Summary(
+        N, totals, counts.nnz, int(sizes.max(initial=0)), content_digest(counts, first_sample)
+    )
+
+
+class CountBlocks(ABC):
+    """Counts, N × F, in blocks of consecutive samples. Iterating reads one block at a time.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of samples and of features.
+    starts : ndarray of int of shape (n_blocks + 1,)
+        Block i has the samples starts[i] to starts[i + 1].
+    feature_names : ndarray of str objects or None
+        Names of the features.
+    """
+
+    shape: tuple[int, int]
+    starts: NDArray[np.int64]
+    feature_names: Names | None = None
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return int(self.starts.size) - 1
+
+    @abstractmethod
+    def block(self, i: int) -> sp.csr_array:
+        """Read block i: canonical CSR of int64."""
+
+    def block_names(self, i: int) -> Names | None:
+        """Return the names of the samples of block i, if they have names."""
+        return None
+
+    def __iter__(self) -> Iterator[sp.csr_array]:
+        for i in range(self.n_blocks):
+            yield self.block(i)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Totals of features and the like: by default from one pass over the blocks."""
+        blocks = zip(self, self.starts.tolist(), strict=False)
+        first, *others = (summarise(block, start) for block, start in blocks)
+        return sum(others, start=first)
+
+    def __repr__(self) -> str:
+        N, F = self.shape
+        return f"{type(self).__name__} of {N:,} samples × {F:,} features in {self.n_blocks} blocks"
+
+
+def is_blocks(X: Any) -> bool:
+    """Whether X is counts in blocks, which are not in memory."""
+    return isinstance(X, CountBlocks)
