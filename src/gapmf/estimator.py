@@ -27,6 +27,12 @@ from gapmf.analysis.groups import (
     choose_for_posterior,
     compare_groups,
 )
+from gapmf.analysis.in_blocks import (
+    apply_to_blocks,
+    log_likelihood_of_blocks,
+    mean_log_likelihood,
+    refuse_options,
+)
 from gapmf.analysis.predictive_check import PredictiveCheck, check_model_fit, choose_samples
 from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
@@ -40,7 +46,7 @@ from gapmf.counts import (
 from gapmf.csr import only_features
 from gapmf.em import fit as em_fit
 from gapmf.em.averages import Stream
-from gapmf.em.fit import FitData, FitResult
+from gapmf.em.fit import FitData, FitResult, refuse_in_memory_only
 from gapmf.em.fit_state import FitState, check_state
 from gapmf.em.history import Callback, History, Iteration
 from gapmf.em.prior import log_prior
@@ -53,7 +59,15 @@ from gapmf.em.settings import (
     check_verbose,
 )
 from gapmf.em.stream import SWEEPS, after_block, begin, blocks_of, go_on, new_stream
+from gapmf.engines.choose import (
+    as_blocks,
+    check_engine,
+    feature_frame,
+    is_out_of_memory,
+    open_engine,
+)
 from gapmf.errors import InvalidInputError
+from gapmf.io.dask_input import is_dask
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
 from gapmf.likelihood.marginal import log_likelihood_of
@@ -69,7 +83,7 @@ from gapmf.progress import fit_bar, progress_bar
 from gapmf.ranks.features import component_labels, top_features
 from gapmf.ranks.report import CRITERIA, RankReport, make_report
 from gapmf.ranks.stability import Stability, compare
-from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit, fingerprint
+from gapmf.storage.checkpoint import Checkpoint, check_no_unfinished_fit
 from gapmf.types import Array
 from gapmf.validation import (
     as_float,
@@ -207,6 +221,10 @@ class GammaPoissonMF(
         Source of randomness. The same seed gives the same result, for any `n_jobs`.
     n_jobs : int, default=None
         Number of threads; None means 1, and -1 all cores. The result does not depend on it.
+    engine : {"local", "dask"} or distributed.Client, default="local"
+        Where the Monte Carlo algorithms draw. "local" is this machine. "dask" is the cluster of
+        the current `distributed.Client`, or of one that is passed: for Dask arrays, Dask data
+        frames, and shards that all workers can read. The result does not depend on it.
     checkpoint : str or path, default=None
         File to which the fit is saved every 15 seconds (less often if writing is slow), so that
         `resume` can continue it after a crash. With exact moments, only the start of the fit is
@@ -324,6 +342,7 @@ class GammaPoissonMF(
         score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
+        engine: Any = "local",
         checkpoint: str | os.PathLike[str] | None = None,
         warm_start: bool = False,
         verbose: int = 0,
@@ -348,6 +367,7 @@ class GammaPoissonMF(
         self.score_every = score_every
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.engine = engine
         self.checkpoint = checkpoint
         self.warm_start = warm_start
         self.verbose = verbose
@@ -372,7 +392,10 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
             Counts: whole numbers, at least 0. From an AnnData, this and all other methods take
-            `X.X` and the names of the genes; `fit_anndata` also reads layers.
+            `X.X` and the names of the genes; `fit_anndata` also reads layers. With a Monte Carlo
+            algorithm, X may also be shards (see `gapmf.open_shards`) or an AnnData in backed mode,
+            of which one part at a time is in memory, or with engine="dask" a Dask array or data
+            frame.
         y : None, default=None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -407,16 +430,18 @@ class GammaPoissonMF(
         """
         observed = merge_missing(observed, missing)
         data, settings, observed_as = self._check_fit(X, sample_weight, exposure, observed)
-        rng = _own_generator(self.random_state)
-        checkpoint = None
-        if self.checkpoint is not None:
-            check_no_unfinished_fit(self.checkpoint, version=gapmf.__version__)
-            parameters = self.get_params(deep=False) | self._warm_start(data.counts.shape[1])
-            saved = SavedFit(parameters, fingerprint(data.counts, data.weights, data.keys))
-            checkpoint = persistence.new_checkpoint(
-                self.checkpoint, saved, version=gapmf.__version__
-            )
-        return self._fit(X, data, settings, rng, checkpoint, observed_as=observed_as)
+        with data:
+            rng = _own_generator(self.random_state)
+            checkpoint = None
+            if self.checkpoint is not None:
+                check_no_unfinished_fit(self.checkpoint, version=gapmf.__version__)
+                parameters = self.get_params(deep=False) | self._warm_start(data.shape[1])
+                checkpoint = persistence.new_checkpoint(
+                    self.checkpoint,
+                    SavedFit(parameters, data.fingerprint),
+                    version=gapmf.__version__,
+                )
+            return self._fit(X, data, settings, rng, checkpoint, observed_as=observed_as)
 
     @available_if(_fits_streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -597,8 +622,8 @@ class GammaPoissonMF(
         missing : {"nan"}, default=None
             That of the fit.
         **changes : dict
-            New values of `n_jobs`, `verbose`, `callbacks` or `checkpoint`, which change nothing
-            in the result.
+            New values of `n_jobs`, `engine`, `verbose`, `callbacks` or `checkpoint`, which change
+            nothing in the result.
 
         Returns
         -------
@@ -628,24 +653,29 @@ class GammaPoissonMF(
             check_no_unfinished_fit(other, version=gapmf.__version__)
         observed = merge_missing(observed, missing)
         data, settings, observed_as = est._check_fit(X, sample_weight, exposure, observed)
-        saved.check_data(path, data.counts, data.weights, data.keys)
-        if saved.fitted is not None:
-            return est._store(saved.fitted)
-        assert saved.state is not None
-        check_state(saved.state, data.counts.shape, settings, path)
-        checkpoint = None
-        if est.checkpoint is not None:
-            checkpoint = persistence.new_checkpoint(
-                est.checkpoint, saved, version=gapmf.__version__, resumed=True
+        with data:
+            saved.check_data(path, data.fingerprint)
+            if saved.fitted is not None:
+                return est._store(saved.fitted)
+            assert saved.state is not None
+            check_state(saved.state, data.shape, settings, path)
+            checkpoint = None
+            if est.checkpoint is not None:
+                checkpoint = persistence.new_checkpoint(
+                    est.checkpoint, saved, version=gapmf.__version__, resumed=True
+                )
+            return est._fit(
+                X, data, settings, saved.state.rng, checkpoint, saved.state, observed_as=observed_as
             )
-        return est._fit(
-            X, data, settings, saved.state.rng, checkpoint, saved.state, observed_as=observed_as
-        )
 
     def _check_fit(
         self, X: Any, sample_weight: Any, exposure: Any, observed: Any
     ) -> tuple[FitData, Settings, dict[str, Any]]:
         """Check everything that a fit depends on; also return attributes on how X was observed."""
+        check_engine(self.engine)
+        if is_out_of_memory(X) or self.engine != "local":
+            refuse_options(sample_weight=sample_weight, exposure=exposure, observed=observed)
+            return self._check_parted_fit(X)
         counts, observation, mean_total = observe(X, exposure, observed)
         check_all_observed_somewhere(observation, counts.shape[1])
         GammaPoissonMF()._check_names(X, reset=True)  # names that cannot be are said before the fit
@@ -654,12 +684,7 @@ class GammaPoissonMF(
             warn_if_normalised(counts)
         parameters = self.get_params(deep=False) | self._warm_start(counts.shape[1])
         settings = check_settings(parameters, counts)
-        check_n_jobs(self.n_jobs)
-        check_smoothing(self.smoothing)
-        check_number(self.precision, "precision", above=0.0)
-        check_number(self.prune_tol, "prune_tol", least=0.0)
-        check_verbose(self.verbose)
-        check_callbacks(self.callbacks)
+        self._check_others()
         observed_as: dict[str, Any] = {"mean_total_": mean_total}
         if mean_total is not None:
             observed_as["exposure_"] = "total"
@@ -669,6 +694,31 @@ class GammaPoissonMF(
             observed_as["n_unobserved_"] = observation.n_unobserved(counts.shape[1])
         data = em_fit.apply_sample_weight(counts, sample_weight, settings, observation)
         return data, settings, observed_as
+
+    def _check_others(self) -> None:
+        """Check the parameters that do not change what a fit computes."""
+        check_n_jobs(self.n_jobs)
+        check_smoothing(self.smoothing)
+        check_number(self.precision, "precision", above=0.0)
+        check_number(self.prune_tol, "prune_tol", least=0.0)
+        check_verbose(self.verbose)
+        check_callbacks(self.callbacks)
+
+    def _check_parted_fit(self, X: Any) -> tuple[FitData, Settings, dict[str, Any]]:
+        """`_check_fit` for counts that are not in memory."""
+        n_features = int(X.shape[1])
+        GammaPoissonMF()._check_names(X, reset=True)
+        parameters = self.get_params(deep=False) | self._warm_start(n_features)
+        refuse_in_memory_only(check_settings(parameters, sp.csr_array((1, n_features))))
+        self._check_others()
+        engine = open_engine(X, self.engine, self.n_jobs)
+        assert engine is not None
+        try:
+            settings = check_settings(parameters, sp.csr_array(engine.totals[None, :]))
+        except BaseException:
+            engine.close()
+            raise
+        return FitData(None, None, engine=engine), settings, {}
 
     def _warm_start(self, n_features: int) -> dict[str, Any]:
         """Return the parameters that start a fit from the last one, if it is to."""
@@ -816,6 +866,9 @@ class GammaPoissonMF(
         >>> est.transform([[4, 1]]).shape
         (1, 1)
         """
+        if is_out_of_memory(X):
+            found: Array = self._in_blocks("transform", X, exposure, observed)
+            return found
         return self._posterior(X, "transform", exposure=exposure, observed=observed).mean
 
     def proportions(self, X: Any, exposure: Any = None, observed: Any = None) -> Array:
@@ -852,8 +905,26 @@ class GammaPoissonMF(
         >>> est.proportions(X[:2]).sum(axis=1).round(12)
         array([1., 1.])
         """
+        if is_out_of_memory(X):
+            shares: Array = self._in_blocks("proportions", X, exposure, observed)
+            return shares
         found = self._posterior(X, "proportions", exposure=exposure, observed=observed)
         return found.proportions
+
+    def _in_blocks(self, name: str, X: Any, exposure: Any, observed: Any) -> Any:
+        """Apply a method to counts that are not in memory."""
+        X = self._check_blocks(X, exposure, observed)
+        width = None if name == "score_samples" else self.model_.n_components
+        return apply_to_blocks(self, name, X, width)
+
+    def _check_blocks(self, X: Any, exposure: Any, observed: Any) -> Any:
+        """Return counts in blocks, or a Dask collection, whose features are those of the model."""
+        check_is_fitted(self, "model_")
+        refuse_options(exposure=exposure, observed=observed)
+        if self._own_exposure(None) is not None:
+            raise InvalidInputError("the fit had exposures, so X must be in memory")
+        self._check_names(X, reset=False)
+        return as_blocks(X) or X
 
     def posterior(
         self,
@@ -1096,6 +1167,14 @@ class GammaPoissonMF(
         >>> ll.std_error, ll.methods.tolist()
         (0.0, ['enumerate', 'enumerate'])
         """
+        if is_out_of_memory(X) and not is_dask(X):
+            return log_likelihood_of_blocks(
+                self.log_likelihood,
+                self._check_blocks(X, exposure, observed),
+                precision,
+                method=method,
+                total_only=total_only,
+            )
         counts, model, observation = self._check_observed_samples(X, exposure, observed)
         with progress_bar(self.verbose, "score", shorter="a larger precision") as progress:
             if total_only and precision is not None and method == "auto":
@@ -1162,6 +1241,9 @@ class GammaPoissonMF(
         >>> est.score_samples([[4, 1], [0, 0]]).shape
         (2,)
         """
+        if is_out_of_memory(X):
+            values: Array = self._in_blocks("score_samples", X, exposure, observed)
+            return values
         found = self.log_likelihood(X, precision=math.inf, exposure=exposure, observed=observed)
         return found.per_sample
 
@@ -1198,6 +1280,8 @@ class GammaPoissonMF(
         >>> est.score([[4, 1]]) < est.score([[0, 0]]) < 0
         True
         """
+        if is_dask(X):
+            return mean_log_likelihood(self, self._check_blocks(X, exposure, observed))
         found = self.log_likelihood(X, total_only=True, exposure=exposure, observed=observed)
         return found.total / found.per_sample.size
 
@@ -1306,7 +1390,8 @@ class GammaPoissonMF(
     def _check_names(self, X: Any, *, reset: bool) -> None:
         """Set the names of the features from X, or compare them with those of the fit."""
         try:
-            validate_data(self, with_feature_names(X), reset=reset, skip_check_array=True)
+            named = with_feature_names(feature_frame(X))
+            validate_data(self, named, reset=reset, skip_check_array=True)
         except ValueError as error:
             advice = f"{MATCH_GENES}, in any order" if is_anndata(X) else ""
             raise InvalidInputError(f"{str(error).rstrip()}\n{advice}".rstrip()) from None

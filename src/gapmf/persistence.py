@@ -21,7 +21,7 @@ from gapmf.errors import InvalidInputError, StorageError
 from gapmf.model import GaP
 from gapmf.storage import archive
 from gapmf.storage import checkpoint as checkpoint_files
-from gapmf.storage.checkpoint import Checkpoint, fingerprint
+from gapmf.storage.checkpoint import Checkpoint
 from gapmf.storage.state import from_tree, to_tree
 from gapmf.types import Array, Tree
 from gapmf.validation import shorten
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gapmf.em.fit_state import FitState
 
 # Parameters that change nothing in the result, so that `resume` may be given others.
-MAY_CHANGE = ("n_jobs", "verbose", "callbacks", "checkpoint")
+MAY_CHANGE = ("n_jobs", "verbose", "callbacks", "checkpoint", "engine")
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class SavedFit:
     fitted: Fitted | None = None
     """The result, when it has."""
 
-    def check_data(self, path: Any, counts: Any, weights: Any, observed: Any = ()) -> None:
-        """Raise unless these are the counts of the fit, observed in the same way."""
-        if fingerprint(counts, weights, observed) != self.data:
+    def check_data(self, path: Any, found: str) -> None:
+        """Raise unless this is the fingerprint of the fit's data."""
+        if found != self.data:
             raise InvalidInputError(
                 f"X (or sample_weight, exposure or observed) is not what the fit in {path} was "
                 "started with: resume it with the same samples in the same order"
@@ -134,6 +134,8 @@ def plain_parameters(parameters: Tree) -> Tree:
     kept = parameters | {"callbacks": None, "checkpoint": None}
     if not isinstance(kept["random_state"], (int, np.integer)):
         kept["random_state"] = None
+    if not isinstance(kept.get("engine", "local"), str):
+        kept["engine"] = "dask"  # of a client, which is not kept
     return {name: _plain(value) for name, value in kept.items()}
 
 

@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from gapmf import GaP
 from gapmf.counts import check_counts
 from gapmf.engines.base import State, Sweeps
-from gapmf.engines.local import (
-    LEAST_SHARE,
-    LocalEngine,
-    add_sums,
-    scale_for,
-    scales_for,
-    to_statistics,
-)
+from gapmf.engines.local import LEAST_SHARE, LocalEngine, scale_for, scales_for, to_statistics
+from gapmf.engines.parts import _n_ranges, _range, add_sums, extent_of, lay_out
 from gapmf.errors import InvalidInputError, TooCostlyError
 from gapmf.kernels.dictionary import balance_rows, make_weights
 from gapmf.parallel import map_reduce
@@ -223,14 +217,16 @@ def test_an_error_in_a_thread_stops_the_others():
     assert len(done) < 50
 
 
-def test_blocks_cover_every_sample_once():
-    engine = LocalEngine(3).load(check_counts(uneven_counts()), seed=0)
-    for work in (1, 10**4, 10**7, 10**9):
-        blocks = engine._blocks(engine._work, work)
-        assert blocks[0][0] == 0
-        assert blocks[-1][1] == 150
-        assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))
-        assert all(first < last for first, last in blocks)
+@pytest.mark.parametrize("block_size", [None, 1, 64])
+def test_ranges_cover_every_sample_once(block_size):
+    layout = lay_out(check_counts(uneven_counts()), 12)
+    for factor in (1, 10**4, 10**7, 10**9):
+        n = _n_ranges(extent_of(layout), factor, 3, block_size)
+        ranges = [_range(layout.work, i, n, block_size) for i in range(n)]
+        assert ranges[0][0] == 0
+        assert ranges[-1][1] == 150
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
+        assert all(first <= last for first, last in ranges)
 
 
 @pytest.mark.parametrize("exponent", [-200, -40, 40, 200])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from gapmf.csr import content_digest
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
 from gapmf.em.certificate import Certificate
@@ -24,15 +27,16 @@ from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.prior import log_prior
 from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, search
-from gapmf.em.settings import EXACT_MOMENTS, OBJECTIVES, Settings
+from gapmf.em.settings import EXACT_MOMENTS, MONTE_CARLO, OBJECTIVES, Settings
 from gapmf.engines.base import Engine
 from gapmf.engines.local import LocalEngine
+from gapmf.engines.streamed import PartedEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
 from gapmf.model import GaP
 from gapmf.observation import Observation
 from gapmf.parallel import is_interruption
-from gapmf.storage.checkpoint import Checkpoint
+from gapmf.storage.checkpoint import Checkpoint, fingerprint
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries
 
@@ -51,22 +55,64 @@ class FitWarning(NamedTuple):
 class FitData:
     """The counts of a fit."""
 
-    counts: sp.csr_array
+    counts: sp.csr_array | None
+    """In memory; None if an engine has them elsewhere."""
     weights: Array | None
     """How many times each sample counts; None for once."""
     observation: Observation | None = None
     """How the samples were observed, if they have exposures or unobserved entries."""
+    engine: PartedEngine | None = None
+    """What has the counts, if they are not in memory."""
+
+    def __enter__(self) -> FitData:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.engine is not None:
+            self.engine.close()
 
     @property
-    def keys(self) -> list[bytes]:
-        """What tells how samples were observed, for the fingerprint of a checkpoint."""
-        return [] if self.observation is None else self.observation.keys()
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of features."""
+        if self.engine is not None:
+            return self.engine.n_samples, self.engine.totals.size
+        assert self.counts is not None
+        N, F = self.counts.shape
+        return N, F
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the data, for a checkpoint; it does not depend on where they are."""
+        if self.engine is not None:
+            return fingerprint(self.shape, self.engine.summary.digest)
+        assert self.counts is not None
+        keys = [] if self.observation is None else self.observation.keys()
+        return fingerprint(self.shape, content_digest(self.counts), self.weights, keys)
 
     @property
     def feature_counts(self) -> Array:
         """Σ_n x_nf, (F,)."""
+        if self.engine is not None:
+            return self.engine.totals
+        assert self.counts is not None
         weights = np.ones(self.counts.shape[0]) if self.weights is None else self.weights
         return np.asarray(self.counts.T @ weights)
+
+    def log_likelihood(self, model: GaP, n_jobs: int | None) -> float:
+        """Compute log p(X | W) for a comparison of models."""
+        if self.engine is not None:
+            part = partial(_total_log_likelihood, model=model, n_jobs=n_jobs)
+            return math.fsum(self.engine.map_counts(part))
+        assert self.counts is not None
+        return _total_log_likelihood(self.counts, model, n_jobs, self.observation)
+
+
+def _total_log_likelihood(
+    counts: sp.csr_array, model: GaP, n_jobs: int | None, observation: Observation | None = None
+) -> float:
+    return comparison_log_likelihood(
+        counts, model, seed=0, n_jobs=n_jobs, observation=observation
+    ).total
 
 
 @dataclass(frozen=True)
@@ -86,6 +132,20 @@ class FitResult:
     """Monte Carlo: what the last window gained at most, in nats per token."""
     pseudo_count: float = 0.0
     """η of the prior on directions, as given or as chosen."""
+
+
+def refuse_in_memory_only(settings: Settings) -> None:
+    """Refuse algorithms that need all counts in memory."""
+    if not settings.monte_carlo:
+        raise InvalidInputError(
+            f"algorithm={settings.algorithm!r} needs all counts in memory, but X is not: use one "
+            f"of the algorithms {', '.join(map(repr, MONTE_CARLO))}, or read X into memory"
+        )
+    if settings.schedule == "online":
+        raise InvalidInputError(
+            "schedule='online' needs all counts in memory, but X is not: use partial_fit, which "
+            "takes shards block by block, or schedule='adaptive'"
+        )
 
 
 def apply_sample_weight(
@@ -150,6 +210,7 @@ def fit(
                     "schedule='online' fits neither exposures nor unobserved entries: use "
                     "schedule='adaptive'"
                 )
+            assert data.counts is not None
             best, interrupted = fit_online(
                 data.counts,
                 settings,
@@ -158,13 +219,14 @@ def fit(
                 callbacks,
                 checkpoint,
                 resumed.online,
-                score=lambda model: _comparable(data, model, n_jobs),
+                score=lambda model: data.log_likelihood(model, n_jobs),
             )
             return _to_result(settings, best, interrupted=interrupted)
         if settings.monte_carlo:
             return _fit_monte_carlo(
                 data, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
             )
+        assert data.counts is not None
         if settings.ascent:
             if data.observation is not None:
                 raise InvalidInputError(
@@ -214,7 +276,7 @@ def _fit_monte_carlo(
     """Run all starts and keep the best. After Ctrl-C, return the model so far."""
 
     def score(model: GaP) -> float:
-        return _comparable(data, model, n_jobs)
+        return data.log_likelihood(model, n_jobs)
 
     best = None if resumed is None else resumed.best
     K, interrupted = settings.alpha.size, False
@@ -276,13 +338,6 @@ def _fit_monte_carlo(
     return _to_result(settings, best, interrupted=interrupted)
 
 
-def _comparable(data: FitData, model: GaP, n_jobs: int | None) -> float:
-    """Return log p(X | W), by which models are compared."""
-    return comparison_log_likelihood(
-        data.counts, model, seed=0, n_jobs=n_jobs, observation=data.observation
-    ).total
-
-
 def _to_result(settings: Settings, best: FinishedStart, *, interrupted: bool) -> FitResult:
     """Return the result of a fit of which this start was the best."""
     n_iter = len(best.history["seconds"])
@@ -304,15 +359,19 @@ def _prepare(
     rng: np.random.Generator,
     n_jobs: int | None,
     resumed: MonteCarloState | None,
-) -> tuple[int, LocalEngine, Schedule, RunState]:
+) -> tuple[int, Engine, Schedule, RunState]:
     """Load the counts into an engine, with a seed, for a new start or a resumed one."""
-    engine = LocalEngine(n_jobs)
+    seed = int(rng.integers(2**64, dtype=np.uint64)) if resumed is None else resumed.seed
+    engine: Engine
+    if data.engine is not None:
+        data.engine.start(seed)
+        engine = data.engine
+    else:
+        assert data.counts is not None
+        engine = LocalEngine(n_jobs).load(data.counts, seed, observation=data.observation)
     if resumed is not None:
-        engine.load(data.counts, resumed.seed, observation=data.observation)
         engine.state = resumed.chains
-        return resumed.seed, engine, make_schedule(settings, engine), resumed.run
-    seed = int(rng.integers(2**64, dtype=np.uint64))
-    engine.load(data.counts, seed, observation=data.observation)
+        return seed, engine, make_schedule(settings, engine), resumed.run
     schedule = make_schedule(settings, engine)
     state = RunState(
         first_model(settings, engine, rng), schedule.start(), pseudo_count=settings.pseudo_count

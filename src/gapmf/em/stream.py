@@ -18,6 +18,7 @@ from gapmf.em.settings import Settings
 from gapmf.em.start import mean_start, random_start
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
+from gapmf.io.count_blocks import CountBlocks
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -90,6 +91,8 @@ def go_on(model: GaP, feature_counts: Array) -> Averages:
 
 def blocks_of(X: Any) -> Iterator[Any]:
     """Iterate over the blocks of X: X itself if it is one, otherwise what it yields."""
+    if isinstance(X, CountBlocks):
+        return iter(X)
     if hasattr(X, "shape") or is_frame(X) or is_anndata(X) or isinstance(X, (str, bytes)):
         return iter([X])
     if isinstance(X, (list, tuple)) and not (X and hasattr(X[0], "shape") and len(X[0].shape) == 2):

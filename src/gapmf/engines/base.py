@@ -133,7 +133,7 @@ class Sweeps:
 class State:
     """The state of the chains: all that they need to go on exactly as if not interrupted."""
 
-    L: NDArray[np.int64]
+    L: NDArray[np.signedinteger[Any]]
     """(N, K): Σ_f c_fkn, or -1 before the first sweep."""
     iteration: int
 
@@ -159,7 +159,10 @@ class Engine(Protocol):
 
     @property
     def state(self) -> State:
-        """The state of the chains; it can be set."""
+        """The state of the chains."""
+
+    @state.setter
+    def state(self, state: State) -> None: ...
 
     def advance(self, model: GaP, sweeps: Sweeps) -> Statistics:
         """One E-step from the present state. If it is interrupted the state is as before."""

@@ -29,14 +29,14 @@ Kind: TypeAlias = Literal["model", "checkpoint"]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 FORMAT = 1
-_DTYPES = re.compile(r"<f8|<f4|<i8|<u8|\|b1|<U[1-9]\d*")
+_DTYPES = re.compile(r"<f8|<f4|<i8|<i4|<u8|\|b1|<U[1-9]\d*")
 
 
 def write(path: FilePath, kind: Kind, content: Any, *, version: str) -> None:
     """Write a tree to a file, atomically. The same tree gives the same bytes.
 
-    `content` is None, bool, int, float, str, an array of float64, int64, uint64, bool or str, or
-    a list or dictionary (with str keys) of these. `version` is that of gapmf.
+    `content` is None, bool, int, float, str, an array of float64, int64, int32, uint64, bool or
+    str, or a list or dictionary (with str keys) of these. `version` is that of gapmf.
     """
     arrays: list[NDArray[Any]] = []
     head = {"format": "gapmf", "version": FORMAT, "kind": kind, "gapmf": version}
@@ -104,8 +104,8 @@ def _encode(node: Any, place: str, arrays: list[NDArray[Any]]) -> Any:
     shown = f"an array of {node.dtype}" if kind is np.ndarray else shorten(node)
     raise StorageError(
         f"{place} is {shown}, which a gapmf file cannot hold: use None, bool, int, float, str, "
-        "arrays of float64, float32, int64, uint64, bool or str, lists, or dictionaries with str "
-        "keys"
+        "arrays of float64, float32, int64, int32, uint64, bool or str, lists, or dictionaries "
+        "with str keys"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gapmf.csr import Digest
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.storage.archive import FilePath, check_parent_folder, read, read_header, write
 from gapmf.storage.state import to_tree
@@ -81,14 +82,14 @@ def check_no_unfinished_fit(path: FilePath, *, version: str) -> None:
     )
 
 
-def fingerprint(counts: Any, weights: Any = None, observed: Any = ()) -> str:
-    """Return a hash of the data of a fit: counts in CSR form, and the weights of the samples.
+def fingerprint(
+    shape: tuple[int, int], digest: Digest, weights: Any = None, observed: Any = ()
+) -> str:
+    """Return a hash of the data of a fit: counts by their digest, and the samples' weights.
 
     `observed` are bytes that tell how each sample was observed, if not all were alike.
     """
-    hasher = hashlib.sha256(repr(counts.shape).encode())
-    for array in (counts.indptr, counts.indices, counts.data):
-        hasher.update(array.astype("<i8").tobytes())
+    hasher = hashlib.sha256(repr((*map(int, shape), *digest)).encode())
     if weights is not None:
         hasher.update(np.asarray(weights, dtype="<f8").tobytes())
     for key in observed:

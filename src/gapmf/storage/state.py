@@ -73,6 +73,7 @@ def _convert(hint: Any, tree: Any, place: str) -> Any:
         return _convert_union(hint, tree, place)
     if origin is np.ndarray:
         scalar = get_args(args[1])[0]
+        scalar = get_origin(scalar) or scalar
         if type(tree) is np.ndarray and (scalar is Any or np.issubdtype(tree.dtype, scalar)):
             return tree
         raise _mismatch(tree, place, f"an array of {scalar.__name__}")
