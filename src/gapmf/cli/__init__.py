@@ -393,6 +393,32 @@ def select(
 
 
 @app.command()
+@with_read_options
+def shard(
+    data: Data,
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="DIR", help="Write the shards to this new folder.")
+    ],
+    shard_tokens: Annotated[
+        int, Option(help="Sum of the counts of a shard. A fit holds one per thread.", min=1)
+    ] = 2_000_000,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Write counts as a folder of shards, for data that do not fit in memory.
+
+    `gapmf fit`, `score` and `transform` take the folder as DATA, and read one shard at a time.
+    Shards are Parquet files with a manifest. UCI and .h5ad files, sorted .mtx files and dense
+    tables are streamed; other files are read as a whole, and a note says so. Example:
+    gapmf shard docword.pubmed.txt.gz -o pubmed
+    """
+    from gapmf.cli.shard_command import run
+
+    run(data, output, shard_tokens, reading, quiet=quiet)
+
+
+@app.command()
 def simulate(
     context: typer.Context,
     output: Annotated[

@@ -17,6 +17,7 @@ from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, find_format, read
 from gapmf.io.dataframes import read_column
+from gapmf.io.shards import is_shards, open_shards
 from gapmf.io.vocabulary import align_features
 from gapmf.output import SUFFIXES, check_output
 from gapmf.storage import write_atomically
@@ -36,13 +37,34 @@ def echo_warnings(*, quiet: bool = False) -> Iterator[None]:
             echo(f"note: {message}")
 
 
-def load(request: Request, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[GammaPoissonMF, Table]:
-    """Load the model and the data of a command, whose output must be neither."""
+def read_data(path: Path, options: dict[str, Any]) -> Table:
+    """Read counts; of a folder of shards, only the manifest: the counts are then `Shards`."""
+    if not is_shards(path) or any(value is not None for value in options.values()):
+        return read(path, **options)
+    shards = open_shards(path)
+    counts: Any = shards
+    return Table(counts, shards.feature_names, None)
+
+
+def load(
+    request: Request, suffixes: tuple[str, ...] = SUFFIXES, *, streamed: bool = False
+) -> tuple[GammaPoissonMF, Table]:
+    """Load the model and the data of a command, whose output must be neither.
+
+    With `streamed`, shards are not read into memory, if their features are those of the model.
+    """
     check_output(request.output, suffixes)
     if is_picture(request.output):
         new_figure()  # fails early without Matplotlib
     check_not_input(request.output, data=request.data, model=request.model)
     est = GammaPoissonMF.load(request.model).set_params(n_jobs=request.jobs, verbose=verbosity())
+    exposed = getattr(request, "exposure", None) is not None or hasattr(est, "exposure_")
+    if streamed and is_shards(request.data) and not any(request.reading.values()) and not exposed:
+        table = read_data(request.data, request.reading)
+        names = getattr(est, "feature_names_in_", None)
+        own = table.feature_names
+        if names is None or own is None or np.array_equal(names, own):
+            return est, table._replace(sample_names=open_shards(request.data).sample_names())
     _, options = column_exposure(getattr(request, "exposure", None), request.data, request.reading)
     return est, read_for(est, request.data, options)
 

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 
 import gapmf.storage as storage
-from gapmf.cli.files import column_exposure, echo_warnings, take_exposure
+from gapmf.cli.files import column_exposure, echo_warnings, read_data, take_exposure
 from gapmf.cli.inspect import topics_table
 from gapmf.cli.options import echo
 from gapmf.counts import warn_of_duplicates
-from gapmf.em.settings import check_settings
+from gapmf.em.settings import MONTE_CARLO, check_settings
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
@@ -42,7 +42,9 @@ def run(
     start = time.perf_counter()
     with echo_warnings(quiet=quiet):
         s, options = column_exposure(exposure, data, options)
-        table = read(data, **options)
+        in_memory = parameters["algorithm"] not in MONTE_CARLO or exposure is not None
+        in_memory |= parameters.get("schedule") == "online"
+        table = read(data, **options) if in_memory else read_data(data, options)
     if s is None:
         s, table = take_exposure(exposure, data, table)
     check_settings(GammaPoissonMF(**parameters).get_params(), table.counts)

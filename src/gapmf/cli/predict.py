@@ -130,7 +130,7 @@ def recommend(request: RecommendRequest) -> None:
 
 
 def _load(request: ScoreRequest | TransformRequest) -> tuple[GammaPoissonMF, Table]:
-    est, table = load(request)
+    est, table = load(request, streamed=True)
     if request.smoothing is not None:
         est.set_params(smoothing=request.smoothing)
     return est, table

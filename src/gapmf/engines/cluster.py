@@ -240,7 +240,7 @@ class DaskEngine(PartedEngine):
     def _collect(self, inputs: EStepInputs) -> Sums:
         def call() -> Sums:
             place = self._place()
-            [sent] = self._client.scatter([inputs], broadcast=True, hash=False)
+            sent = self._send(inputs)
             level = [self._submit(remote.advance, w, own, sent) for w, own in place.items()]
             futures = list(level)
             while len(level) > 1:
@@ -256,6 +256,14 @@ class DaskEngine(PartedEngine):
                     future.release()
 
         return self._retry(call)
+
+    def _send(self, inputs: EStepInputs) -> Any:
+        """Send what an E-step is told to all workers."""
+        try:
+            [sent] = self._client.scatter([inputs], broadcast=True, hash=False)
+        except (OSError, TimeoutError) as error:  # a worker died meanwhile
+            raise WorkersLostError from error
+        return sent
 
     @property
     def state(self) -> State:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -95,13 +96,17 @@ class CountBlocks(ABC):
         """Totals of features and the like: by default from one pass over the blocks."""
         blocks = zip(self, self.starts.tolist(), strict=False)
         first, *others = (summarise(block, start) for block, start in blocks)
-        return sum(others, start=first)
+        return functools.reduce(operator.add, others, first)
+
+    @property
+    def nnz(self) -> int:
+        """Number of counts above 0."""
+        return self.summary.n_nonzero
+
+    def sum(self) -> int:
+        """Return the sum of all counts."""
+        return self.summary.n_tokens
 
     def __repr__(self) -> str:
         N, F = self.shape
         return f"{type(self).__name__} of {N:,} samples × {F:,} features in {self.n_blocks} blocks"
-
-
-def is_blocks(X: Any) -> bool:
-    """Whether X is counts in blocks, which are not in memory."""
-    return isinstance(X, CountBlocks)

@@ -180,12 +180,31 @@ class Shards(CountBlocks):
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise ReadError(f"{path} is not a shard ({error}): write the shards again") from error
 
+    def sample_names(self) -> Names | None:
+        """Read the names of all samples, if they have names."""
+        parts = [self.block_names(i) for i in range(self.n_blocks)]
+        names = [part for part in parts if part is not None]
+        return np.concatenate(names) if names else None
+
     def to_table(self) -> Table:
         """Read everything into memory."""
         counts = sp.csr_array(sp.vstack(list(self), format="csr"))
-        names = [self.block_names(i) for i in range(self.n_blocks)]
-        samples = [part for part in names if part is not None]
-        return Table(counts, self.feature_names, np.concatenate(samples) if samples else None)
+        return Table(counts, self.feature_names, self.sample_names())
+
+    def to_dask(self) -> Any:
+        """Return a Dask array of sparse blocks, one per shard, which is read when it is computed.
+
+        All workers must find the folder at the same path.
+        """
+        import dask.array as da
+        from dask.delayed import delayed
+
+        block, meta = delayed(self).block, sp.csr_array((0, 0), dtype=np.int64)
+        parts = [
+            da.from_delayed(block(i), (int(n), self.shape[1]), meta=meta)
+            for i, n in enumerate(np.diff(self.starts))
+        ]
+        return da.concatenate(parts)
 
 
 def read_shards(path: str) -> Table:
