@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
@@ -62,6 +63,7 @@ from gapmf.em.stream import SWEEPS, after_block, begin, blocks_of, go_on, new_st
 from gapmf.engines.choose import (
     as_blocks,
     check_engine,
+    check_place,
     feature_frame,
     is_out_of_memory,
     open_engine,
@@ -706,13 +708,14 @@ class GammaPoissonMF(
 
     def _check_parted_fit(self, X: Any) -> tuple[FitData, Settings, dict[str, Any]]:
         """`_check_fit` for counts that are not in memory."""
-        n_features = int(X.shape[1])
+        n_features = check_place(X, self.engine)
         GammaPoissonMF()._check_names(X, reset=True)
+        if is_anndata(X):
+            warn_of_duplicate_genes(X)
         parameters = self.get_params(deep=False) | self._warm_start(n_features)
         refuse_in_memory_only(check_settings(parameters, sp.csr_array((1, n_features))))
         self._check_others()
         engine = open_engine(X, self.engine, self.n_jobs)
-        assert engine is not None
         try:
             settings = check_settings(parameters, sp.csr_array(engine.totals[None, :]))
         except BaseException:
@@ -2001,6 +2004,14 @@ class GammaPoissonMF(
     def _n_features_out(self) -> int:
         """The number of columns that `transform` gives, for their names."""
         return self.model_.n_components
+
+    def __sklearn_clone__(self) -> Any:
+        """Copy the parameters; a client is no value, and stays the same."""
+        without = copy.copy(self)
+        without.engine = "local"
+        clone: Any = BaseEstimator.__sklearn_clone__(without)
+        clone.engine = self.engine
+        return clone
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

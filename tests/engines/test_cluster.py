@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:mcem-c stopped"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed"),
-    pytest.mark.filterwarnings("ignore:Sending large graph"),
 ]
 
 N, F, K = 90, 12, 3
@@ -47,7 +46,7 @@ def client(tmp_path_factory):
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             local_directory=str(folder),
             memory_limit=0,
         ) as cluster,

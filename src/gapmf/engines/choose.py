@@ -43,29 +43,39 @@ def check_engine(engine: Any) -> None:
         )
 
 
-def open_engine(X: Any, engine: Any, n_jobs: int | None) -> PartedEngine | None:
-    """Open an engine for X; None for counts in memory, on this machine."""
-    check_engine(engine)
+def check_place(X: Any, engine: Any) -> int:
+    """Raise unless this engine fits X, which is not in memory or not to be; return F."""
+    if is_dask(X) and X.ndim != 2:
+        raise InvalidInputError(
+            f"X must be 2-D, samples × features, but is a Dask array of {X.ndim} dimension(s)"
+        )
     if isinstance(engine, str) and engine == "local":
         if is_dask(X):
             raise InvalidInputError(
                 "X is a Dask collection: use engine='dask', or pass X.compute() if it fits in "
                 "memory"
             )
-        blocks = as_blocks(X)
-        return None if blocks is None else StreamedEngine(blocks, n_jobs)
+    elif not is_dask(X) and not isinstance(X, Shards):
+        raise InvalidInputError(
+            "engine='dask' fits Dask arrays, Dask data frames and shards, but X is "
+            f"{type(X).__name__}: use dask.array.from_array, or gapmf.write_shards and "
+            "gapmf.open_shards; or engine='local'"
+        )
+    return int(X.shape[1])
+
+
+def open_engine(X: Any, engine: Any, n_jobs: int | None) -> PartedEngine:
+    """Open an engine for X, which `check_place` has let pass."""
+    blocks = as_blocks(X)
+    if isinstance(engine, str) and engine == "local":
+        assert blocks is not None
+        return StreamedEngine(blocks, n_jobs)
     try:
         from gapmf.engines.cluster import DaskEngine, find_client
     except ImportError as error:
         raise ImportError(
             "engine='dask' needs the packages dask and distributed: pip install 'gapmf[dask]'"
         ) from error
-    if not is_dask(X) and not isinstance(X, Shards):
-        raise InvalidInputError(
-            "engine='dask' fits Dask arrays, Dask data frames and shards, but X is "
-            f"{type(X).__name__}: use dask.array.from_array, or gapmf.write_shards and "
-            "gapmf.open_shards; or engine='local'"
-        )
     return DaskEngine(X, find_client(engine), n_jobs)
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError
 from itertools import pairwise
 from typing import Any, TypeVar
 
+import dask.config
 import numpy as np
 import scipy.sparse as sp
 from dask.delayed import delayed
@@ -242,7 +243,7 @@ class DaskEngine(PartedEngine):
             place = self._place()
             sent = self._send(inputs)
             level = [self._submit(remote.advance, w, own, sent) for w, own in place.items()]
-            futures = list(level)
+            futures = [sent, *level]
             while len(level) > 1:
                 pairs = zip(level[::2], level[1::2], strict=False)
                 added = [self._client.submit(remote.add_pair, a, b, pure=False) for a, b in pairs]
@@ -258,12 +259,12 @@ class DaskEngine(PartedEngine):
         return self._retry(call)
 
     def _send(self, inputs: EStepInputs) -> Any:
-        """Send what an E-step is told to all workers."""
-        try:
-            [sent] = self._client.scatter([inputs], broadcast=True, hash=False)
-        except (OSError, TimeoutError) as error:  # a worker died meanwhile
-            raise WorkersLostError from error
-        return sent
+        """Send what an E-step is told to some worker, from which the others get it.
+
+        It is a task, which is repeated elsewhere if the worker dies; `Client.scatter` would wait.
+        """
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            return self._client.submit(remote.receive, remote.Parcel(inputs), pure=False)
 
     @property
     def state(self) -> State:

@@ -151,12 +151,24 @@ def restart(fit: str, numbers: list[int]) -> None:
         held.aside.clear()
 
 
-def advance(fit: str, numbers: list[int], inputs: EStepInputs) -> Sums:
+@dataclass(frozen=True)
+class Parcel:
+    """What an E-step is told, in a class that Dask does not look into."""
+
+    inputs: EStepInputs
+
+
+def receive(parcel: Parcel) -> Parcel:
+    """Take a parcel, so that it is in the memory of a worker."""
+    return parcel
+
+
+def advance(fit: str, numbers: list[int], parcel: Parcel) -> Sums:
     """Advance the chains of parts, and return their sums.
 
     The same iteration may be asked for twice: then it begins twice from the same state.
     """
-    held, n_threads = _held(fit), get_worker().state.nthreads
+    held, n_threads, inputs = _held(fit), get_worker().state.nthreads, parcel.inputs
     iteration = inputs.plan.iteration
     with held.lock:
         parts = held.take(numbers)

@@ -7,7 +7,6 @@ from typing import Any
 import scipy.sparse as sp
 
 from gapmf.counts import check_counts
-from gapmf.errors import InvalidInputError
 
 
 def is_dask(X: Any) -> bool:
@@ -25,10 +24,6 @@ def row_blocks(X: Any) -> list[Any]:
     """Return the blocks of rows of a Dask collection, as delayed objects."""
     if is_dask_frame(X):
         return list(X.to_delayed())
-    if X.ndim != 2:
-        raise InvalidInputError(
-            f"X must be 2-D, samples × features, but is a Dask array of {X.ndim} dimension(s)"
-        )
     return list(in_rows(X).to_delayed().ravel())
 
 
