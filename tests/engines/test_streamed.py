@@ -67,6 +67,18 @@ def test_parts_in_files_have_the_bits_of_memory(cuts, n_jobs, sweeps):
     assert not os.path.exists(folder)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="looks at the maps of Linux")
+def test_files_are_unmapped_at_once():
+    """Memory stays bounded: no part is in memory after its blocks are drawn."""
+    files = StreamedEngine(Blocks(uneven_counts(), range(10, 150, 10)))
+    files.start(9)
+    for sweeps in (Sweeps(1, expectations=True), Sweeps(2)):
+        files.advance(a_model(), sweeps)
+    with open("/proc/self/maps") as maps:
+        assert files._folder.name not in maps.read()
+    files.close()
+
+
 def test_states_go_from_engine_to_engine(tmp_path):
     X, model, one = uneven_counts(), a_model(), Sweeps(1, expectations=True)
     memory = LocalEngine().load(check_counts(X), seed=9)

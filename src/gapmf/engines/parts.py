@@ -263,35 +263,35 @@ _ALIGNMENT = 64
 def _write_arrays(node: Any, path: Path) -> Any:
     """Write the arrays of nested named tuples; return the same with their places instead."""
     with open(path, "wb") as file:
+        return _write_node(node, file)
 
-        def write(node: Any) -> Any:
-            if isinstance(node, np.ndarray):
-                file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-                place = _Place(file.tell(), node.dtype, node.shape)
-                np.ascontiguousarray(node).tofile(file)
-                return place
-            if isinstance(node, tuple):
-                return type(node)(*(write(part) for part in node))
-            return node
 
-        return write(node)
+def _write_node(node: Any, file: Any) -> Any:
+    if isinstance(node, np.ndarray):
+        file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+        place = _Place(file.tell(), node.dtype, node.shape)
+        np.ascontiguousarray(node).tofile(file)
+        return place
+    if isinstance(node, tuple):
+        return type(node)(*(_write_node(part, file) for part in node))
+    return node
 
 
 def _map_arrays(places: Any, path: Path) -> Any:
     """Map the arrays of a file. They can be written to, since kernels ask for it, but are not."""
     size = os.path.getsize(path)
     content = np.asarray(np.memmap(path, np.uint8, "c")) if size else np.empty(0, np.uint8)
+    return _view_node(places, content)
 
-    def read(node: Any) -> Any:
-        if isinstance(node, _Place):
-            n_bytes = math.prod(node.shape) * node.dtype.itemsize
-            part = content[node.offset : node.offset + n_bytes]
-            return part.view(node.dtype).reshape(node.shape)
-        if isinstance(node, tuple):
-            return type(node)(*(read(part) for part in node))
-        return node
 
-    return read(places)
+def _view_node(node: Any, content: NDArray[np.uint8]) -> Any:
+    # Not a closure that calls itself: that cycle would keep the file mapped for a while.
+    if isinstance(node, _Place):
+        n_bytes = math.prod(node.shape) * node.dtype.itemsize
+        return content[node.offset : node.offset + n_bytes].view(node.dtype).reshape(node.shape)
+    if isinstance(node, tuple):
+        return type(node)(*(_view_node(part, content) for part in node))
+    return node
 
 
 class EStepInputs(NamedTuple):
