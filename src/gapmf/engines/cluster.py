@@ -10,6 +10,7 @@ start from the present W, with a few sweeps that are discarded, and the iteratio
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import dask.config
 import numpy as np
 import scipy.sparse as sp
 from dask.delayed import delayed
-from distributed import Client, KilledWorker
+from distributed import Client, KilledWorker, wait
 from distributed.comm.core import CommClosedError
 from numpy.typing import NDArray
 
@@ -36,6 +37,7 @@ from gapmf.kernels.gibbs_layout import Sums
 from gapmf.parallel import check_n_jobs
 
 POLL = 0.5  # seconds between looks at which workers are alive
+TRANSFER = 60.0  # seconds for a result that is there, before workers are looked at again
 WAIT = 60.0  # seconds for a worker, when there is none
 MAX_LOSSES = 10  # in one call, before it is given up
 
@@ -193,7 +195,8 @@ class DaskEngine(PartedEngine):
     def _result(self, future: Any, workers: list[str]) -> Any:
         while True:
             try:
-                return future.result(timeout=POLL)
+                wait([future], timeout=POLL)  # `Future.result(timeout)` may fail at its limit
+                return self._client.sync(self._gather, future)
             except TimeoutError:
                 if not set(workers) <= set(self._client.nthreads()):
                     raise WorkersLostError from None
@@ -202,6 +205,11 @@ class DaskEngine(PartedEngine):
                 raise WorkersLostError from error
             except (CancelledError, KilledWorker, CommClosedError) as error:
                 raise WorkersLostError from error
+
+    async def _gather(self, future: Any) -> Any:
+        """Fetch a result that is there, unless its worker dies meanwhile."""
+        [found] = await asyncio.wait_for(self._client.gather([future], asynchronous=True), TRANSFER)
+        return found
 
     def _on_workers(
         self, function: Callable[..., T], arguments: dict[str, tuple[Any, ...]]
