@@ -48,9 +48,22 @@ SIGNATURE = {"PR01", "PR02", "PR03"}
 # The summary of a function or method starts with one of these. Add a verb when you need it.
 VERBS = {
     *("Apply", "Choose", "Compute", "Continue", "Count", "Draw", "Estimate", "Evaluate", "Fit"),
-    *("Fetch", "List", "Load", "Make", "Mark", "Measure", "Mix", "Name", "Predict", "Put", "Read"),
+    *(
+        "Fetch",
+        "List",
+        "Load",
+        "Make",
+        "Mark",
+        "Measure",
+        "Mix",
+        "Name",
+        "Open",
+        "Predict",
+        "Put",
+        "Read",
+    ),
     *("Refit", "Remove", "Report", "Rescale", "Return", "Save", "Score", "Split", "Transform"),
-    *("Update", "Write"),
+    *("Update", "Open", "Write"),
 }
 
 # Methods from the literature are cited, by the first author of each reference.

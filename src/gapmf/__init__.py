@@ -31,6 +31,7 @@ _EXPORTS = {
     "compare_anndata": "gapmf.single_cell",
     "write_report": "gapmf.report",
     "read": "gapmf.io",
+    "Shards": "gapmf.io.shards",
     "open_shards": "gapmf.io.shards",
     "write_shards": "gapmf.io.streams",
     "Table": "gapmf.io.table",
@@ -41,6 +42,7 @@ __all__ = [
     "GaP",
     "GammaPoissonMF",
     "NegativeMultinomial",
+    "Shards",
     "Table",
     "__version__",
     "compare_anndata",
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
     from gapmf.distributions import NegativeMultinomial, negative_binomial
     from gapmf.estimator import GammaPoissonMF
     from gapmf.io import read
-    from gapmf.io.shards import open_shards
+    from gapmf.io.shards import Shards, open_shards
     from gapmf.io.streams import write_shards
     from gapmf.io.table import Table
     from gapmf.likelihood.joint import log_joint_likelihood, split_joint_cost

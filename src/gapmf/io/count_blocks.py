@@ -104,7 +104,22 @@ class CountBlocks(ABC):
         return self.summary.n_nonzero
 
     def sum(self) -> int:
-        """Return the sum of all counts."""
+        """Return the sum of all counts.
+
+        Returns
+        -------
+        int
+            Number of tokens.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).sum())
+        7
+        """
         return self.summary.n_tokens
 
     def __repr__(self) -> str:

@@ -70,7 +70,12 @@ def open_shards(path: Any) -> Shards:
 
 
 class Shards(CountBlocks):
-    """A folder of shards; see `open_shards`.
+    """A folder of shards, which are read one at a time.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
 
     Attributes
     ----------
@@ -84,6 +89,20 @@ class Shards(CountBlocks):
         Names of the features.
     has_sample_names : bool
         Whether samples have names.
+
+    See Also
+    --------
+    open_shards : Open a folder.
+    write_shards : Write a folder.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from gapmf import Shards, write_shards
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+    ...     print(Shards(path))
+    Shards of 2 samples × 2 features in 1 blocks
     """
 
     def __init__(self, path: Any) -> None:
@@ -132,11 +151,51 @@ class Shards(CountBlocks):
         )
 
     def file(self, i: int) -> Path:
-        """Return the path of shard i."""
+        """Return the path of a shard.
+
+        Parameters
+        ----------
+        i : int
+            Number of the shard, from 0.
+
+        Returns
+        -------
+        Path
+            The Parquet file.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).file(0).name)
+        00000.parquet
+        """
         return self.path / self._files[i][0]
 
     def block(self, i: int) -> sp.csr_array:
-        """Read shard i. An error names its file if it is missing, damaged or another one."""
+        """Read a shard. An error names its file if it is missing, damaged or another one.
+
+        Parameters
+        ----------
+        i : int
+            Number of the shard, from 0.
+
+        Returns
+        -------
+        csr_array of int64 of shape (n, n_features)
+            Its counts, with sorted indices.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).block(0).toarray().tolist())
+        [[4, 1], [0, 2]]
+        """
         table = self._table(i, ["features", "counts"])
         features, counts = (table[name].combine_chunks() for name in table.column_names)
         indptr = features.offsets.to_numpy().astype(np.int64)
@@ -152,7 +211,27 @@ class Shards(CountBlocks):
         return sp.csr_array((data, indices, indptr - indptr[0]), shape=shape)
 
     def block_names(self, i: int) -> Names | None:
-        """Return the names of the samples of shard i, if they have names."""
+        """Read the names of the samples of a shard.
+
+        Parameters
+        ----------
+        i : int
+            Number of the shard, from 0.
+
+        Returns
+        -------
+        ndarray of str objects of shape (n,) or None
+            The names; None if samples have none.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).block_names(0))
+        None
+        """
         if not self.has_sample_names:
             return None
         return as_names(self._table(i, ["sample"])["sample"].to_pylist())
@@ -181,20 +260,64 @@ class Shards(CountBlocks):
             raise ReadError(f"{path} is not a shard ({error}): write the shards again") from error
 
     def sample_names(self) -> Names | None:
-        """Read the names of all samples, if they have names."""
+        """Read the names of all samples.
+
+        Returns
+        -------
+        ndarray of str objects of shape (n_samples,) or None
+            The names; None if samples have none.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).sample_names())
+        None
+        """
         parts = [self.block_names(i) for i in range(self.n_blocks)]
         names = [part for part in parts if part is not None]
         return np.concatenate(names) if names else None
 
     def to_table(self) -> Table:
-        """Read everything into memory."""
+        """Read everything into memory.
+
+        Returns
+        -------
+        Table
+            Counts and names.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).to_table().counts.sum())
+        7
+        """
         counts = sp.csr_array(sp.vstack(list(self), format="csr"))
         return Table(counts, self.feature_names, self.sample_names())
 
     def to_dask(self) -> Any:
-        """Return a Dask array of sparse blocks, one per shard, which is read when it is computed.
+        """Return a Dask array of sparse blocks, one per shard, which are read when computed.
 
         All workers must find the folder at the same path.
+
+        Returns
+        -------
+        dask.array.Array
+            Counts, samples × features.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from gapmf import open_shards, write_shards
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_shards([[4, 1], [0, 2]], os.path.join(folder, "toy"))
+        ...     print(open_shards(path).to_dask().shape)
+        (2, 2)
         """
         import dask.array as da
         from dask.delayed import delayed
