@@ -33,7 +33,7 @@ from gapmf.io.shards import ShardWriter
 
 ONE = Sweeps(1, expectations=True)
 WAYS = ("memory", "local", "dask")
-N_WARM, N_TIMED = 2, 4
+N_WARM, N_TIMED, N_PAIRED = 2, 4, 14
 
 
 def write_corpus(path, n_tokens, *, F, K=30, length=200, at_once=5_000, seed=0):
@@ -73,6 +73,25 @@ def iterate(engine, K, clock):
         wall.append(time.perf_counter() - begin[1])
     digest = hashlib.sha256(s.c_sum.tobytes()).hexdigest()[:16]
     return {"cpu": cpu[N_WARM:], "wall": wall[N_WARM:], "sums": digest}
+
+
+def run_paired(shards, K):
+    """Memory and files in turns, in one process: a ratio that other processes disturb less."""
+    engines = LocalEngine().load(shards.to_table().counts, seed=1), StreamedEngine(shards)
+    engines[1].start(1)
+    mean, prior = engines[0].totals / engines[0].n_samples, (np.full(K, 0.1), np.ones(K))
+    model = GaP(random_start(mean, *prior, np.random.default_rng(0)), *prior)
+    ratios = []
+    for i in range(N_PAIRED):
+        seconds = [0.0, 0.0]
+        for e in (0, 1) if i % 2 else (1, 0):
+            begin = time.process_time()
+            s = engines[e].advance(model, ONE)
+            seconds[e] = time.process_time() - begin
+        model = GaP(update_c(s, *prior), *prior)
+        ratios.append(seconds[1] / seconds[0])
+    engines[1].close()
+    return {"ratios": ratios, "median": float(np.median(ratios[N_WARM:]))}
 
 
 def peak():
@@ -130,10 +149,11 @@ def main():
     parser.add_argument("--components", type=int, default=20)
     parser.add_argument("--folder", help="Where the shards are, or are written.")
     parser.add_argument("--json")
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--way", choices=(*WAYS, "paired"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.way:
-        run = {"memory": run_memory, "local": run_local, "dask": run_dask}[given.way]
+        ways = {"memory": run_memory, "local": run_local, "dask": run_dask, "paired": run_paired}
+        run = ways[given.way]
         print(json.dumps(run(open_shards(given.folder), given.components)))
         return
     with tempfile.TemporaryDirectory() as scratch:
