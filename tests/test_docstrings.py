@@ -48,20 +48,7 @@ SIGNATURE = {"PR01", "PR02", "PR03"}
 # The summary of a function or method starts with one of these. Add a verb when you need it.
 VERBS = {
     *("Apply", "Choose", "Compute", "Continue", "Count", "Draw", "Estimate", "Evaluate", "Fit"),
-    *(
-        "Fetch",
-        "List",
-        "Load",
-        "Make",
-        "Mark",
-        "Measure",
-        "Mix",
-        "Name",
-        "Open",
-        "Predict",
-        "Put",
-        "Read",
-    ),
+    *("Fetch", "List", "Load", "Make", "Mark", "Measure", "Mix", "Name", "Predict", "Put", "Read"),
     *("Refit", "Remove", "Report", "Rescale", "Return", "Save", "Score", "Split", "Transform"),
     *("Update", "Open", "Write"),
 }

@@ -212,6 +212,17 @@ def test_what_needs_memory_is_refused(data):
         GammaPoissonMF(2, engine="spark").fit([[1]])
 
 
+def test_shards_are_the_blocks_of_partial_fit(data):
+    shards = data[2]
+    by_hand = GammaPoissonMF(2, random_state=0)
+    for block in shards:
+        by_hand.partial_fit(block)
+    est = GammaPoissonMF(2, random_state=0).partial_fit(shards)
+    np.testing.assert_array_equal(est.components_, by_hand.components_)
+    with pytest.raises(InvalidInputError, match="schedule='online' needs all counts in memory"):
+        GammaPoissonMF(2, schedule="online").fit(shards)
+
+
 def test_features_are_compared(data, in_memory, tmp_path):
     named = pd.DataFrame([[1] * 12], columns=[f"g{f}" for f in range(12)])
     other = open_shards(write_shards(named, tmp_path / "other"))
