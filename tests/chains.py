@@ -7,6 +7,7 @@ from gapmf.counts import check_counts
 from gapmf.engines import local
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
+from gapmf.engines.parts import extent_of, lay_out
 from gapmf.kernels.dictionary import make_weights
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import EStepPlan, Sums, make_beyond, make_deferred, make_workspace
@@ -15,7 +16,9 @@ from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
-    engine = local.LocalEngine(block_size=1).load(check_counts(X), seed)
+    counts = check_counts(X)
+    engine, layout = local.LocalEngine().load(counts, seed), lay_out(counts, 1, block_size=1)
+    extent = extent_of(layout)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
     scales = scales_for(engine.totals, engine.n_samples, model, sweeps)
@@ -24,16 +27,20 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     K4 = weights.rows.size // F
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
     workspace = make_workspace(
-        *engine._largest, K, plan, K4 * tile_stride(K4) if expectations else None
+        extent.most_lanes,
+        extent.most_tokens,
+        K,
+        plan,
+        K4 * tile_stride(K4) if expectations else None,
     )
-    deferred = make_deferred(engine._largest[0], 1, K)
-    beyond = make_beyond(engine._largest[0], K, plan)
-    where = engine._lanes, engine._large, weights, plan, scales, L, new, None, workspace
+    deferred = make_deferred(extent.most_lanes, 1, K)
+    beyond = make_beyond(extent.most_lanes, K, plan)
+    where = layout.lanes, layout.large, weights, plan, scales, L, new, None, workspace
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
         if expectations:
-            advance_once(n, engine._one_sweep, *where, deferred, sums)
-            add_by_feature(n, engine._one_sweep, weights, scales, K4, deferred, sums.c)
+            advance_once(n, layout.blocks, *where, deferred, sums)
+            add_by_feature(n, layout.blocks, weights, scales, K4, deferred, sums.c)
         else:
             advance(n, n + 1, *where, beyond, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / scales.g_low) / scales.g

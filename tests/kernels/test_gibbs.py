@@ -13,7 +13,7 @@ from chains import draws, one_sweep
 from component_sizes import law_of_sizes
 from gapmf import GaP
 from gapmf.counts import check_counts
-from gapmf.engines import local
+from gapmf.engines import parts
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.likelihood.moments import posterior_moments
@@ -130,7 +130,7 @@ def test_joint_distribution(alpha, largest, monkeypatch):
     (the counts change with it), and the kernel draws h and C given the counts. Both leave the
     joint distribution alone, so after any number of turns h and L have their prior laws.
     """
-    monkeypatch.setattr(local, "LARGEST", largest)
+    monkeypatch.setattr(parts, "LARGEST", largest)
     rng = np.random.default_rng(5)
     W = np.array([[3.0, 0.2], [0.5, 1.0], [0.0, 2.5], [1.0, 0.7]])
     model = GaP(W, alpha=[alpha, 2 * alpha], beta=[0.5, 1.5])

@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gapmf.csr import Digest
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.storage.archive import FilePath, check_parent_folder, read, read_header, write
 from gapmf.storage.state import to_tree
 from gapmf.types import Tree
+
+if TYPE_CHECKING:  # SciPy takes long, and printing a saved model does not need it
+    from gapmf.csr import Digest
 
 EVERY_SECONDS = 15.0
 _SHARE = 20.0  # at most one part in so many of the time is spent on writing
