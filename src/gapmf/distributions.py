@@ -281,7 +281,7 @@ class NegativeMultinomial:
 
         Returns
         -------
-        ndarray of int64 of shape (*size, n_features)
+        ndarray of int64 of shape size + (n_features,)
             The draws.
 
         Examples

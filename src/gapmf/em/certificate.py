@@ -16,8 +16,8 @@ class Certificate:
     projected_gradient : float
         The largest first-order gain, in nats, from moving one share u_fk (the part of feature
         f's mean count that component k explains) as far as it can go: up by a whole share, or
-        down to zero. When α is learned, also the largest |d log p/d log α_k| at fixed expected
-        counts, unless α_k is at a bound that it would cross. Zero at a maximum.
+        down to zero. When α is learned, also the largest absolute d log p/d log α_k at fixed
+        expected counts, unless α_k is at a bound that it would cross. Zero at a maximum.
     identity : float
         The largest deviation from Σ_k (α_k/β_k) w_fk = v̄_f, relative to v̄_f, which holds at
         every stationary point.
