@@ -12,7 +12,7 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TESTS ?= tests
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast check format clean
+.PHONY: demo test test-fast check docs format clean
 
 demo: $(READY)
 	@$(BIN)/gapmf demo
@@ -30,12 +30,17 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
+# The site, in docs/_build/html. Warnings are errors; nothing is fetched. GAPMF_GALLERY=0 leaves the scripts of the gallery out.
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -b html -n -W --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html in a browser."
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/_gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last: an install that was cut short starts again.
@@ -46,4 +51,9 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Making $(VENV) (once; a minute or two)"
 	$(PYTHON) -m venv --clear $(VENV)
 	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $@
+
+# What the site needs besides: installed when it is first built.
+$(VENV)/.docs: $(READY)
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -e '.[docs]'
 	@touch $@
