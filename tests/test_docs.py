@@ -10,12 +10,18 @@ import inspect
 import io
 import pkgutil
 import re
+import shlex
+import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import gapmf
+from gapmf.cli import app
 
 PROJECT = Path(__file__).parent.parent
 LAST_EQUATION = 51
@@ -142,35 +148,135 @@ def _readme():
     return (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """What each example of the README prints. One without imports goes on from the one before."""
-    chains = []
-    for code in re.findall(r"```python\n(.*?)```", _readme(), re.S):
-        chains += [] if chains and "import" not in code else [[]]
-        chains[-1].append(code)
-    found = {}
-    with contextlib.chdir(tmp_path_factory.mktemp("readme")):
-        for chain in chains:
-            names = {"__name__": "__main__"}
-            for code in chain:
-                with contextlib.redirect_stdout(io.StringIO()) as out:
-                    exec(code, names)
-                found[code] = out.getvalue()
-    return found
+PAGES = [
+    "README.md",
+    "docs/index.md",
+    "docs/exposures.md",
+    *(f"docs/guides/{page.name}" for page in sorted((PROJECT / "docs" / "guides").glob("*.md"))),
+]
+EXAMPLE = re.compile(
+    r"(?:<!-- runs only if ([\w-]+) is installed -->\n+)?```python\n(.*?)```"
+    r"(?:\n+prints\n+```text\n(.*?)```)?",
+    re.S,
+)
+START_HERE = ["simulate", "fit", "report"]
+COMMAND = re.compile(r"^gapmf (.+?)(?: +#.*)?$", re.M)
 
 
-def test_the_readmes_example_prints_what_it_shows(printed):
-    code, shown = r"```python\n((?:(?!```).)*)```", r"```text\n(.*?)```"
-    blocks = re.findall(code + r"\n+(?:[^`\n]*\n+)?" + shown, _readme(), re.S)
-    assert blocks
-    for code, shown in blocks:
-        assert printed[code] == shown
+class Example(NamedTuple):
+    """A block of Python in a page: the package that it needs, and what it prints, if shown."""
+
+    package: str
+    code: str
+    shown: str
 
 
-def test_the_readmes_other_examples_run(printed):
-    """They have, or there would be nothing here; and there are some that go on."""
-    assert any("import" not in code for code in printed)
+def _examples(page):
+    found = EXAMPLE.findall((PROJECT / page).read_text(encoding="utf-8"))
+    return [Example(*groups) for groups in found]
+
+
+def _run(code, names):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, names)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _examples(page)])
+def test_examples_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
+    """One after the other, as a reader would. What needs a package that is not here is left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    if page == "docs/index.md":  # its Python goes on from its commands
+        assert [command.split()[0] for command in _run_commands(page)] == START_HERE
+        assert "<html" in (tmp_path / "counts.html").read_text(encoding="utf-8")
+    names = {"__name__": "__main__"}
+    for example in _examples(page):
+        if not example.package:
+            assert _run(example.code, names) == example.shown
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot:
+        pyplot.close("all")
+
+
+def _run_commands(page):
+    """Run the commands of gapmf in the shell blocks of a page, in order."""
+    blocks = re.findall(r"```sh\n(.*?)```", (PROJECT / page).read_text(encoding="utf-8"), re.S)
+    commands = COMMAND.findall("\n".join(blocks))
+    for command in commands:
+        done = CliRunner().invoke(app, shlex.split(command))
+        assert done.exit_code == 0, (command, done.output)
+    return commands
+
+
+def test_guides_have_examples():
+    without = {page for page in PAGES if not _examples(page)}
+    assert without == {"docs/guides/coming-from.md", "docs/guides/glossary.md"}
+    optional = [e.package for page in PAGES for e in _examples(page) if e.package]
+    assert optional == ["umap-learn"]
+
+
+def test_commands_in_guides_exist():
+    """Blocks that are not run name commands and options that there are."""
+    group = typer.main.get_command(app)
+    checked = 0
+    for page in PAGES:
+        text = (PROJECT / page).read_text(encoding="utf-8")
+        for line in COMMAND.findall("\n".join(re.findall(r"```(?:text|sh)\n(.*?)```", text, re.S))):
+            words = shlex.split(line)
+            if words[0].startswith("-") or words[0] not in group.commands:
+                assert page == "README.md" or words[0] in group.commands, (page, line)
+                continue
+            options = {
+                o for p in group.commands[words[0]].params for o in (*p.opts, *p.secondary_opts)
+            }
+            assert {w for w in words if w.startswith("-")} <= options, (page, line)
+            checked += 1
+    assert checked > 15
+
+
+def test_equations_are_linked_to_lines_of_code():
+    """What the site links: every function and test in the tables of equations has a line."""
+    sys.path.insert(0, str(PROJECT / "docs" / "_ext"))
+    try:
+        links = importlib.import_module("source_names")
+    finally:
+        sys.path.pop(0)
+    text = (PROJECT / "docs" / "equations.md").read_text(encoding="utf-8")
+    names = [name for name in re.findall(r"`([^`]+)`", text) if links.is_linked(name)]
+    assert len(names) > 100
+    for name in names:
+        place = links.find(name)
+        assert place, name
+        lines = (PROJECT / place.path).read_text(encoding="utf-8").splitlines()
+        last = re.split(r"::|\.", name)[-1]
+        assert last in lines[place.line - 1] or place.line == 1, name
+    assert links.find("model.nothing") is None
+    assert links.find("test_model.py::test_nothing") is None
+
+
+def test_every_page_is_in_the_site():
+    """Pages that no table of contents lists would be lost; Sphinx says so only when it runs."""
+    docs = PROJECT / "docs"
+    listed = {""}
+    for index in (docs / "index.md", docs / "design" / "index.md"):
+        for block in re.findall(r"```{toctree}\n(.*?)```", index.read_text(encoding="utf-8"), re.S):
+            entries = [line for line in block.splitlines() if line and line[0] != ":"]
+            listed |= {(index.parent / entry).relative_to(docs).as_posix() for entry in entries}
+    pages = {
+        page.relative_to(docs).with_suffix("").as_posix()
+        for page in docs.rglob("*.md")
+        if not page.relative_to(docs).parts[0].startswith("_")
+    }
+    assert pages - listed == {"index"}
+
+
+def test_the_reference_lists_every_public_name():
+    text = (PROJECT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^   ([\w.]+)$", text, re.M))
+    wanted = {*gapmf._EXPORTS, *(f"plot.{name}" for name in gapmf.plot.__all__)}
+    assert wanted <= listed
+    assert all(_find(f"gapmf.{name}") for name in listed - {*gapmf._EXPORTS})
 
 
 def test_the_readme_shows_the_two_commands_and_the_orientation():

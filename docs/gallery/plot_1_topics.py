@@ -6,7 +6,9 @@ Words that occur in the same documents form a topic. The documents are drawn fro
 words from anywhere.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from sklearn.feature_extraction.text import CountVectorizer
 
 import gapmf
@@ -20,16 +22,17 @@ topics = {
 }
 everything = [word for words in topics.values() for word in words]
 weights = 1 / np.arange(1, 11)
+weights /= weights.sum()
 texts, labels = [], []
-for name, words in topics.items():
-    for _ in range(60):
+for size, (name, words) in zip([90, 70, 50, 35], topics.items(), strict=True):
+    for _ in range(size):
         other = list(topics)[rng.integers(4)]
         own = rng.beta(3, 1)
         text = []
         for _ in range(rng.poisson(50)):
             source = words if rng.random() < own else topics[other]
             noisy = rng.random() < 0.05
-            text.append(rng.choice(everything if noisy else source, p=None if noisy else weights / weights.sum()))
+            text.append(rng.choice(everything) if noisy else rng.choice(source, p=weights))
         texts.append(" ".join(text))
         labels.append(name)
 
@@ -37,9 +40,9 @@ for name, words in topics.items():
 # Counting words, and fitting
 # ---------------------------
 counter = CountVectorizer()
-X = counter.fit_transform(texts)
+names = counter.fit(texts).get_feature_names_out()
+X = pd.DataFrame(counter.transform(texts).toarray(), columns=names)
 est = gapmf.GammaPoissonMF(n_components=4, alpha=0.3, random_state=0).fit(X)
-est.feature_names_in_ = counter.get_feature_names_out()
 
 # %%
 # Each topic with its distinctive words, the largest topic first. The length of a bar is the weight of the word.
@@ -52,10 +55,12 @@ axes = gapmf.plot.components(est, n_features=8)
 ax = gapmf.plot.structure(est, X, groupby=labels)
 
 # %%
-# Two documents, with 90 % intervals: a long one, and its first ten words alone.
-import matplotlib.pyplot as plt  # noqa: E402
-
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained", sharey=True)
-pair = counter.transform([texts[0], " ".join(texts[0].split()[:10])])
-for n, title in enumerate(["all words", "ten words"]):
+# A document about two topics, with 90 % intervals, and its first twelve words alone.
+mixed = np.sort(est.proportions(X))[:, -2].argmax()
+text = texts[mixed].split()
+pair = counter.transform([" ".join(text), " ".join(text[:12])]).toarray()
+pair = pd.DataFrame(pair, columns=names)
+figure, axes = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
+for n, title in enumerate([f"all {len(text)} words", "twelve words"]):
     gapmf.plot.activations(est, pair, n, name=title, ax=axes[n])
+    axes[n].set_ylabel("expected counts, 90 %" if n == 0 else "")

@@ -17,14 +17,20 @@ rng = np.random.default_rng(1)
 n_cells, n_genes = 450, 120
 programs = rng.dirichlet(np.full(n_genes, 0.08), 5)
 kinds = np.repeat(["T cell", "B cell", "monocyte"], 150)
-typical = {"T cell": [4, 0.5, 0.1, 0.3, 1], "B cell": [0.1, 4, 0.5, 0.3, 1], "monocyte": [0.1, 0.1, 3, 2, 1]}
+typical = {
+    "T cell": [4, 0.5, 0.1, 0.3, 1],
+    "B cell": [0.1, 4, 0.5, 0.3, 1],
+    "monocyte": [0.1, 0.1, 3, 2, 1],
+}
 activity = rng.gamma([typical[kind] for kind in kinds])
 shares = activity / activity.sum(axis=1, keepdims=True)
 depth = 10 ** rng.uniform(2, 3, n_cells)
 counts = rng.poisson(depth[:, None] * (shares @ programs))
 adata = anndata.AnnData(
     counts.astype(float),
-    obs=pd.DataFrame({"cell_type": pd.Categorical(kinds)}, index=[f"cell {n}" for n in range(n_cells)]),
+    obs=pd.DataFrame(
+        {"cell_type": pd.Categorical(kinds)}, index=[f"cell {n}" for n in range(n_cells)]
+    ),
     var=pd.DataFrame(index=[f"gene {f}" for f in range(n_genes)]),
 )
 
@@ -77,4 +83,5 @@ for ax in axes:
 # -----------------------------------------
 # Intervals are for the populations that the cells come from.
 comparison = gapmf.compare_anndata(adata, est, "cell_type")
-axes = comparison.plot()
+figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
+ax = comparison.plot(ax)

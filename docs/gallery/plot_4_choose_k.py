@@ -27,9 +27,9 @@ ax = gapmf.plot.rank_selection(selection)
 # %%
 # The cost of each component
 # --------------------------
-# A fit with seven components. The cost of a component is the loss in log-likelihood of held-out counts if it is removed
+# A fit with six components. The cost of a component is the loss in log-likelihood of held-out counts if it is removed
 # and the others are refitted.
-est = gapmf.GammaPoissonMF(n_components=7, alpha=0.3, tol=1e-4, random_state=0).fit(X)
+est = gapmf.GammaPoissonMF(n_components=6, alpha=0.3, random_state=0).fit(X)
 report = est.rank_report(X)
 ax = gapmf.plot.rank_report(report)
 
@@ -46,5 +46,10 @@ def directions(W):
 cosines = directions(truth.W).T @ directions(pruned.model_.W)
 figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
 image = ax.imshow(cosines, vmin=0, vmax=1, cmap="Blues")
-ax.set(xlabel="component of the fit", ylabel="true component", xticks=range(cosines.shape[1]), yticks=range(4))
+ax.set(
+    xlabel="component of the fit",
+    ylabel="true component",
+    xticks=range(cosines.shape[1]),
+    yticks=range(4),
+)
 figure.colorbar(image, label="cosine")

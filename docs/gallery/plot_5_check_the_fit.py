@@ -6,14 +6,15 @@ A fit always returns something. The predictive check draws new data from the fit
 ones. Here the samples differ in how long they were observed, which the first fit is not told.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gapmf
 
 rng = np.random.default_rng(0)
 W = 40 * rng.dirichlet(np.full(30, 0.2), 3)
-hours = rng.choice([0.2, 1.0, 8.0], 400)
-X = rng.poisson(hours[:, None] * (rng.gamma(1.0, size=(400, 3)) @ W))
+hours = rng.choice([0.2, 1.0, 8.0], 250)
+X = rng.poisson(hours[:, None] * (rng.gamma(1.0, size=(250, 3)) @ W))
 
 naive = gapmf.GammaPoissonMF(3, random_state=0).fit(X)
 check = naive.predictive_check(X, random_state=0)
@@ -22,13 +23,15 @@ print(check)
 # %%
 # Totals of samples, variances of features, and all statistics beside those of draws from the model. Totals vary far more than
 # the model allows.
-axes = check.plot()
+figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+axes = check.plot(axes)
 
 # %%
 # The advice: tell the fit the exposures. Now the data look like draws from the model.
 est = gapmf.GammaPoissonMF(3, random_state=0).fit(X, exposure=hours)
 check = est.predictive_check(X, exposure=hours, random_state=0)
-axes = check.plot()
+figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+axes = check.plot(axes)
 
 # %%
 # Has the fit converged?

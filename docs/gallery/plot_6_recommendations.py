@@ -47,6 +47,8 @@ for n in range(len(plays)):
     baseline[: len(rest)] += wanted[n, rest]
 figure, ax = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
 ax.plot(range(1, 11), found, "o-", label="gapmf")
-ax.plot(range(1, 11), baseline.cumsum() / wanted.sum(), "s--", color="grey", label="most played songs")
+ax.plot(
+    range(1, 11), baseline.cumsum() / wanted.sum(), "s--", color="grey", label="most played songs"
+)
 ax.set(xlabel="length of the list", ylabel="hidden songs found", ylim=(0, None))
 ax.legend(frameon=False)
