@@ -1,8 +1,9 @@
-"""Link the functions and tests in the tables of equations to pages with their source."""
+"""Link equations to the source of their functions and tests, and pages to those of the gallery."""
 
 from __future__ import annotations
 
 import html
+import re
 
 from docutils import nodes
 from pygments import highlight
@@ -12,6 +13,7 @@ from source_names import PROJECT, find, is_linked
 from sphinx.util import logging
 
 PAGES = {"equations"}
+GALLERY = re.compile(r"\]\(((?:\.\./)*)gallery/(\w+)\.py\)")
 
 
 def _link(app, doctree, docname):
@@ -32,6 +34,11 @@ def _link(app, doctree, docname):
         link += literal
 
 
+def _to_gallery(app, docname, source):
+    """Lead links to a script of the gallery, as GitHub shows it, to its page."""
+    source[0] = GALLERY.sub(r"](\1_gallery/\2.rst)", source[0])
+
+
 def _start(app):
     app.env.source_pages = set()
 
@@ -47,6 +54,7 @@ def _pages(app):
 def setup(app):
     """Connect to Sphinx."""
     app.connect("builder-inited", _start)
+    app.connect("source-read", _to_gallery)
     app.connect("doctree-resolved", _link)
     app.connect("html-collect-pages", _pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}
