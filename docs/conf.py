@@ -9,6 +9,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE / "_ext")]
 
+from sphinx.ext import autosummary  # noqa: E402
+
 import gapmf  # noqa: E402 - the source of this checkout, also without an installation
 
 project = "gapmf"
@@ -36,6 +38,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 
 # Reference: types stand in the docstrings, not in signatures.
 autosummary_generate = True
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.", "Eqs.")  # a summary does not end there
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

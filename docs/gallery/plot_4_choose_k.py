@@ -27,15 +27,18 @@ ax = gapmf.plot.rank_selection(selection)
 # %%
 # The cost of each component
 # --------------------------
-# A fit with six components. The cost of a component is the loss in log-likelihood of held-out counts if it is removed
-# and the others are refitted.
+# A fit with six components. The cost of a component is the loss in log-likelihood of held-out counts if it is removed and
+# the others are refitted. No single one is needed here, because a spare one takes over its role. So they are removed one at
+# a time, as long as this costs nothing. Four remain, and each of these is needed.
 est = gapmf.GammaPoissonMF(n_components=6, alpha=0.3, random_state=0).fit(X)
 report = est.rank_report(X)
-ax = gapmf.plot.rank_report(report)
+pruned = est.prune(X, report=report)
+figure, axes = plt.subplots(1, 2, figsize=(11, 3), layout="constrained")
+gapmf.plot.rank_report(report, ax=axes[0])
+gapmf.plot.rank_report(pruned.rank_report(X), ax=axes[1])
 
 # %%
-# The fit with those that are needed has the true components: cosines between the true and the fitted ones.
-pruned = est.prune(X, report=report)
+# These are the true components: cosines between the true and the fitted ones.
 
 
 def directions(W):

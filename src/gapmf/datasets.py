@@ -55,7 +55,9 @@ def paper_model(scale: float = 1.0) -> GaP:
 def paper_synthetic(
     scale: float = 1.0, n_samples: int = 100, random_state: Any = None
 ) -> tuple[NDArray[np.int64], GaP]:
-    """Draw counts as in the paper's synthetic experiment [1]_.
+    """Draw counts as in the paper's synthetic experiment.
+
+    The experiment is that of section 6 of [1]_.
 
     Parameters
     ----------

@@ -73,7 +73,9 @@ def perplexity(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> Perplexity:
-    """Compute the perplexity of counts under a model, with the activations integrated out [1]_.
+    """Compute the perplexity of counts under a model, with the activations integrated out.
+
+    Lower is better; [1]_ compares ways to compute it for topic models.
 
     Parameters
     ----------
