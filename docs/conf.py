@@ -64,7 +64,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_memory": False,
-    "min_reported_time": 10**6,
+    "write_computation_times": False,
     "abort_on_example_error": True,
     "show_signature": False,
     "remove_config_comments": True,
