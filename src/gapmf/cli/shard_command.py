@@ -24,6 +24,7 @@ def run(
         N, F = shards.shape
         echo(
             f"{output}: {N:,} samples × {F:,} features, {shards.nnz:,} entries above 0, "
-            f"{shards.sum():,} counts in {shards.n_blocks:,} shards, written in "
+            f"{shards.sum():,} counts in {shards.n_blocks:,} "
+            f"shard{'s' if shards.n_blocks > 1 else ''}, written in "
             f"{time.perf_counter() - start:.1f} s"
         )

@@ -20,7 +20,7 @@ from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit_ascent import fit_ascent
 from gapmf.em.fit_online import fit_online
-from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState
+from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState, interrupted_start
 from gapmf.em.history import Callback, History
 from gapmf.em.maximum import certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
@@ -324,16 +324,7 @@ def _fit_monte_carlo(
             raise
         interrupted = True
         if best is None:
-            assert history.model is not None
-            best = FinishedStart(
-                0.0,
-                history.model,
-                False,
-                False,
-                False,
-                history.arrays(K),
-                pseudo_count=history.pseudo_count,
-            )
+            best = interrupted_start(history)
     assert best is not None
     return _to_result(settings, best, interrupted=interrupted)
 

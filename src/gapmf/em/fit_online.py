@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.em.fit_state import FinishedStart, FitState, OnlineFitState
+from gapmf.em.fit_state import FinishedStart, FitState, OnlineFitState, interrupted_start
 from gapmf.em.history import Callback, History
 from gapmf.em.online_run import Batches, final_model, model_so_far, run, start
 from gapmf.em.settings import Settings
@@ -79,7 +79,6 @@ def fit_online(
             raise
         interrupted = True
         if best is None:
-            assert history.model is not None
-            best = FinishedStart(0.0, history.model, False, False, False, history.arrays(K))
+            best = interrupted_start(history)
     assert best is not None
     return best, interrupted

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.em.ascent import AscentState
-from gapmf.em.history import HISTORY
+from gapmf.em.history import HISTORY, History
 from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState
 from gapmf.em.online_run import OnlineProgress
@@ -39,6 +39,14 @@ class FinishedStart:
     """What the last window gained at most, in nats per token, if it was measured."""
     pseudo_count: float = 0.0
     """η of the prior on directions."""
+
+
+def interrupted_start(history: History) -> FinishedStart:
+    """Return the start that Ctrl-C has ended: the model of its last iteration."""
+    assert history.model is not None
+    arrays = history.arrays(history.model.n_components)
+    eta = history.pseudo_count
+    return FinishedStart(0.0, history.model, False, False, False, arrays, pseudo_count=eta)
 
 
 @dataclass(frozen=True)
