@@ -69,7 +69,7 @@ from gapmf.engines.choose import (
     open_engine,
 )
 from gapmf.errors import InvalidInputError
-from gapmf.io.dask_input import is_dask
+from gapmf.io.count_blocks import is_dask
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
 from gapmf.likelihood.marginal import log_likelihood_of

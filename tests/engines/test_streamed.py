@@ -145,7 +145,7 @@ def in_memory(data):
 
 @pytest.mark.filterwarnings("ignore:mcem-c stopped")
 def test_fits_have_the_bits_of_memory(data, in_memory, monkeypatch):
-    monkeypatch.setattr("gapmf.io.backed.BLOCK_ENTRIES", 100)
+    monkeypatch.setattr("gapmf.io.count_blocks.BLOCK_ENTRIES", 100)
     _, _, shards, h5ad = data
     assert shards.n_blocks > 3
     for X in (shards, anndata.read_h5ad(h5ad, backed="r")):

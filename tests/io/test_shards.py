@@ -22,8 +22,7 @@ from gapmf.csr import content_digest
 from gapmf.errors import InvalidInputError, ReadError
 from gapmf.io import shards as shard_files
 from gapmf.io import streams
-from gapmf.io.backed import BackedCounts
-from gapmf.io.count_blocks import summarise
+from gapmf.io.count_blocks import BackedCounts, summarise
 from gapmf.io.shards import ShardWriter
 from io_files import put
 
@@ -152,7 +151,7 @@ def test_files_are_streamed(small_files, name, options, tmp_path, monkeypatch):
     """In small chunks, and never read as a whole: `read` is not called."""
     monkeypatch.setattr(streams, "CHUNK_LINES", 7)
     monkeypatch.setattr("gapmf.io.dataframes._CHUNK_CELLS", 30)
-    monkeypatch.setattr("gapmf.io.backed.BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("gapmf.io.count_blocks.BLOCK_ENTRIES", 20)
     monkeypatch.setattr(streams, "read", None)
     write_shards(small_files / name, tmp_path / "out", shard_tokens=50, **options)
     found, expected = read(tmp_path / "out"), read(small_files / name, **options)
@@ -287,7 +286,7 @@ def test_shards_that_are_no_counts_are_refused(tmp_path, features, values):
 
 
 def test_backed_anndata_in_blocks(small_files, monkeypatch):
-    monkeypatch.setattr("gapmf.io.backed.BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("gapmf.io.count_blocks.BLOCK_ENTRIES", 20)
     for name in ("a.h5ad", "dense.h5ad"):
         found = BackedCounts(anndata.read_h5ad(small_files / name, backed="r"))
         assert found.n_blocks > 2

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from gapmf.errors import InvalidInputError
-from gapmf.io.count_blocks import CountBlocks
-from gapmf.io.dask_input import in_rows, is_dask, is_dask_frame, row_blocks
+from gapmf.io.count_blocks import CountBlocks, in_rows, is_dask, is_dask_frame, row_blocks
 from gapmf.likelihood.result import LogLikelihood, common_error
 from gapmf.types import Array
 

@@ -7,9 +7,7 @@ from typing import Any
 from gapmf.counts import is_anndata
 from gapmf.engines.streamed import PartedEngine, StreamedEngine
 from gapmf.errors import InvalidInputError
-from gapmf.io.backed import BackedCounts, is_backed
-from gapmf.io.count_blocks import CountBlocks
-from gapmf.io.dask_input import is_dask
+from gapmf.io.count_blocks import BackedCounts, CountBlocks, is_backed, is_dask
 from gapmf.io.shards import Shards
 from gapmf.validation import shorten
 

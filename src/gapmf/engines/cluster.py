@@ -31,7 +31,7 @@ from gapmf.engines.base import State
 from gapmf.engines.parts import EStepInputs
 from gapmf.engines.streamed import PartedEngine, check_state_rows, check_summary
 from gapmf.errors import InvalidInputError
-from gapmf.io.dask_input import row_blocks
+from gapmf.io.count_blocks import row_blocks
 from gapmf.io.shards import Shards
 from gapmf.kernels.gibbs_layout import Sums
 from gapmf.parallel import check_n_jobs

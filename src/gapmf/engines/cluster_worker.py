@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from gapmf.engines.parts import EStepInputs, FilePart, draw, lay_out
 from gapmf.engines.streamed import set_states
-from gapmf.io.count_blocks import Summary, summarise
-from gapmf.io.dask_input import counts_of_block
+from gapmf.io.count_blocks import Summary, counts_of_block, summarise
 from gapmf.io.shards import Shards
 from gapmf.kernels.gibbs_layout import Sums
 

@@ -1,4 +1,8 @@
-"""Counts that are not all in memory: blocks of consecutive samples, read one after another."""
+"""Counts that are not all in memory: blocks of consecutive samples, read one after another.
+
+These are files (shards, or an AnnData in backed mode) or Dask collections, whose blocks workers
+compute. Dask itself is not imported.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gapmf.counts import check_counts, gene_names, is_anndata
 from gapmf.csr import Digest, content_digest
-from gapmf.io.table import Names
+from gapmf.io.table import Names, as_names
 
 
 @dataclass(frozen=True)
@@ -125,3 +131,73 @@ class CountBlocks(ABC):
     def __repr__(self) -> str:
         N, F = self.shape
         return f"{type(self).__name__} of {N:,} samples × {F:,} features in {self.n_blocks} blocks"
+
+
+BLOCK_ENTRIES = 1 << 20  # in a block: about the number that a shard has
+BLOCK_ROWS = 1 << 16
+
+
+def is_backed(X: Any) -> bool:
+    """Whether X is an AnnData whose `X` is in a file, by rows."""
+    if not is_anndata(X) or not X.isbacked or X.is_view:
+        return False
+    return getattr(X.X, "format", "dense") in ("csr", "dense")
+
+
+class BackedCounts(CountBlocks):
+    """The counts of an AnnData in backed mode, by blocks of cells."""
+
+    def __init__(self, adata: Any) -> None:
+        self._adata = adata
+        N, F = adata.shape
+        self.shape = (int(N), int(F))
+        self.feature_names = as_names(gene_names(adata))
+        self._labels = self.feature_names.tolist()
+        values = adata.X
+        if hasattr(values, "group"):  # sparse
+            ends = np.asarray(values.group["indptr"][:], dtype=np.int64)
+        else:
+            ends = np.arange(N + 1) * max(F // 8, 1)  # dense: most are 0
+        cuts = np.searchsorted(ends, np.arange(BLOCK_ENTRIES, ends[-1], BLOCK_ENTRIES))
+        cuts = np.concatenate([cuts, np.arange(0, N, BLOCK_ROWS), [0, N]])
+        self.starts = np.unique(cuts).astype(np.int64)
+
+    def block(self, i: int) -> sp.csr_array:
+        """Read block i."""
+        first, last = int(self.starts[i]), int(self.starts[i + 1])
+        name = f"adata.X[{first}:{last}]"
+        return check_counts(self._adata.X[first:last], name=name, labels=self._labels)
+
+    def block_names(self, i: int) -> Names | None:
+        """Return the names of the cells of block i."""
+        return as_names(self._adata.obs_names[self.starts[i] : self.starts[i + 1]])
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame. Dask is not imported to find out."""
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(X).__mro__}
+    return ("dask", "Array") in kinds or ("dask", "DataFrame") in kinds
+
+
+def is_dask_frame(X: Any) -> bool:
+    """Whether X is a Dask data frame."""
+    return is_dask(X) and hasattr(X, "columns")
+
+
+def row_blocks(X: Any) -> list[Any]:
+    """Return the blocks of rows of a Dask collection, as delayed objects."""
+    if is_dask_frame(X):
+        return list(X.to_delayed())
+    return list(in_rows(X).to_delayed().ravel())
+
+
+def in_rows(X: Any) -> Any:
+    """Return a Dask array whose blocks are whole rows."""
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def counts_of_block(block: Any, n_features: int, i: int) -> sp.csr_array:
+    """Return a computed block as counts; an error names it."""
+    if block.shape[0] == 0:
+        return sp.csr_array((0, n_features), dtype="int64")
+    return check_counts(block, n_features=n_features, name=f"block {i} of X", owner="X")
