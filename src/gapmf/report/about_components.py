@@ -7,8 +7,7 @@ import numpy as np
 from gapmf.plot.arrange import place_components, similarity_order
 from gapmf.ranks.features import distinctiveness, feature_weights, frequency_ratios
 from gapmf.report import charts
-from gapmf.report.common import chips
-from gapmf.report.content import MIN_SHARE, Content, Samples
+from gapmf.report.content import MIN_SHARE, Content, Samples, chips
 from gapmf.report.elements import Column, Html, chip, join, paragraphs, table, tag
 
 N_BARS = 10  # features per card

@@ -1,4 +1,4 @@
-"""What was fitted, and how well."""
+"""What was fitted, how well it describes the data, and how many components they support."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gapmf.analysis.predictive_check import LEVEL, STATISTICS, write_short
 from gapmf.progress import format_duration
 from gapmf.report import charts
-from gapmf.report.common import missing
-from gapmf.report.content import Content, Data
-from gapmf.report.elements import Html, facts, join, paragraphs, tag
+from gapmf.report.content import Content, Data, missing
+from gapmf.report.elements import Column, Html, facts, join, paragraphs, table, tag
 
 N_COLOURS = 20  # curves in colour; those of smaller components are grey
 
@@ -190,3 +190,109 @@ def _convergence(content: Content) -> Html | None:
         x, curves, x_label="iteration", y_label=words, label=f"{words}, after each iteration"
     )
     return tag("figure", drawn, tag("figcaption", note))
+
+
+def the_check(content: Content) -> Html:
+    """Compare the data with data that are drawn from the model."""
+    if content.data is None:
+        return missing("Whether the model describes the data", content, "")
+    check = content.data.check
+    if check is None:
+        return tag("p", "There is no such check yet of fits with exposures or missing entries.")
+    low, middle, high = check.bands()
+    rows = []
+    for i, name in enumerate(check.statistics):
+        marked = "differs" if check.p_values[i] <= LEVEL else ""
+        rows.append(
+            [
+                STATISTICS[name],
+                _value(check.observed[i]),
+                _value(middle[i]),
+                f"{write_short(low[i])} to {write_short(high[i])}",
+                [float(check.p_values[i]), f"{check.p_values[i]:.3f}"],
+                marked,
+            ]
+        )
+    columns = [
+        Column("Statistic"),
+        Column("Data", "number"),
+        Column("Model", "number", "the median of the drawn data sets"),
+        Column("90 % of draws"),
+        Column("p", "number", "how often the model differs as much as the data do"),
+        Column("Verdict"),
+    ]
+    some = ""
+    if check.n_entries_checked < check.n_samples:
+        some = (
+            f" To save time, totals are those of {check.n_checked:,} samples and single counts "
+            f"those of {check.n_entries_checked:,}, chosen at random."
+        )
+    n = len(check.replicates)
+    return join(
+        [
+            tag(
+                "p",
+                f"{n} data sets were drawn from the fitted model. If the model describes the data, "
+                f"they look alike. A statistic is marked if no more than {100 * LEVEL:g} % of the "
+                f"drawn data sets are as extreme as the data.{some}",
+            ),
+            tag("ul", *(tag("li", text) for text in check.advice), class_="note advice"),
+            table("check", "Statistics of the data and of the model", columns, rows),
+        ]
+    )
+
+
+def _value(value: float) -> list[object]:
+    return [float(value) if np.isfinite(value) else None, write_short(float(value))]
+
+
+def the_ranks(content: Content) -> Html:
+    """Show what each component is worth."""
+    report = content.rank_report
+    if report is None:
+        return missing(
+            "The rank report, which says how many components the data support,",
+            content,
+            " --rank",
+            " It refits the model without each component, which may take longer than the fit.",
+        )
+    columns = [
+        Column("Component", "number"),
+        Column("Share", "number"),
+        Column("Cost, nats", "number", "loss of log-likelihood when it is removed"),
+        Column("Kept"),
+    ]
+    if not content.image:
+        columns.append(Column("Distinctive features"))
+    rows = []
+    for k in np.argsort(-report.share, kind="stable"):
+        sign = "< " if report.bound[k] else ""
+        cost = f"{sign}{report.cost[k]:,.1f} ± {report.cost_error[k]:.2g}"
+        value = float(report.cost[k]) if np.isfinite(report.cost[k]) else None
+        share = float(report.share[k])
+        row: list[object] = [
+            [int(k), str(k)],
+            [share, charts.percent(share)],
+            [value, cost if value is not None else "—"],
+            "yes" if report.keep[k] else "no",
+        ]
+        if not content.image:
+            row.append(report.labels[k] if report.labels else "")
+        rows.append(row)
+    K = report.keep.size
+    verdict = (
+        f"All {K} components are worth keeping."
+        if report.rank == K
+        else f"{report.rank} of {K} components are worth keeping."
+    )
+    return join(
+        [
+            tag("p", tag("b", verdict)),
+            *(tag("p", _capital(text)) for text in report._explain()),
+            table("ranks", "Components by what they are worth", columns, rows),
+        ]
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -6,8 +6,7 @@ import numpy as np
 
 from gapmf.plot.arrange import structure_order
 from gapmf.report import charts
-from gapmf.report.common import chips, missing
-from gapmf.report.content import MIN_SHARE, Content, Samples
+from gapmf.report.content import MIN_SHARE, Content, Samples, chips, missing
 from gapmf.report.elements import Column, Html, chip, join, paragraphs, table, tag
 
 N_LEGEND = 20

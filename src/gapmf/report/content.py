@@ -1,8 +1,9 @@
-"""What a report tells: computed here, put into words in `sections`."""
+"""What a report tells: computed here, put into words in `about_*`."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 import warnings
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from gapmf.plot.arrange import (
 from gapmf.progress import progress_bar
 from gapmf.ranks.features import order_features
 from gapmf.ranks.report import RankReport
+from gapmf.report.elements import Html, tag
 from gapmf.types import Array, Index
 
 MAX_SAMPLES = 2000  # whose components are computed and listed: a random choice of more
@@ -288,3 +290,28 @@ def _groups(X: Any, wanted: Wanted, N: int) -> tuple[list[str] | None, list[str]
         found = [name if name in kept else OTHER_GROUPS for name in found]
     good = {str(name): colour for name, colour in colours.items() if COLOUR.fullmatch(str(colour))}
     return found, places, good
+
+
+def chips(content: Content) -> list[tuple[int, str]]:
+    """Return the number and label of each component, in order of their shares."""
+    return [(int(k), content.labels[k]) for k in content.order]
+
+
+def file_names(content: Content) -> tuple[str, ...]:
+    """Return the names of the files of the model and of the data, for commands."""
+    return tuple(
+        default if name is None else shlex.quote(name)
+        for name, default in ((content.model_name, "MODEL"), (content.data_name, "DATA"))
+    )
+
+
+def missing(what: str, content: Content, option: str, more: str = "") -> Html:
+    """Say how to get what is not in this report."""
+    model, data = file_names(content)
+    needs = "" if content.data is not None else " needs data, and"
+    return tag(
+        "div",
+        tag("p", f"{what}{needs} is not in this report.{more} To add it:"),
+        tag("pre", tag("code", f"gapmf report {model} --data {data}{option} -o report.html")),
+        class_="note",
+    )

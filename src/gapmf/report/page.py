@@ -1,17 +1,72 @@
-"""The page of a report: one file, which loads nothing and runs no script but its own."""
+"""The page of a report: its sections in one file, which loads nothing and runs one script."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from datetime import date
 from importlib.resources import files
+from typing import NamedTuple
 
 from gapmf.progress import format_duration
+from gapmf.report.about_components import the_components, the_map
+from gapmf.report.about_fit import the_check, the_fit, the_ranks
+from gapmf.report.about_samples import the_samples
 from gapmf.report.charts import component_styles
-from gapmf.report.content import Content
+from gapmf.report.content import Content, file_names
 from gapmf.report.elements import Html, join, tag
-from gapmf.report.sections import SECTIONS
+
+
+class Section(NamedTuple):
+    """A section: its name in addresses, its title, and what it says; None leaves it out."""
+
+    name: str
+    title: str
+    write: Callable[[Content], Html | None]
+
+
+def next_steps(content: Content) -> Html:
+    """Say what to do next."""
+    model, data = file_names(content)
+    commands = [
+        ("How likely are data that the fit has not seen?", f"gapmf score {model} NEW_DATA"),
+        ("What is each component worth, and how many are enough?", f"gapmf rank {model} {data}"),
+        (
+            "Which components differ between groups of samples?",
+            f"gapmf compare {model} {data} --groups GROUPS",
+        ),
+        ("Would more or fewer components predict better?", f"gapmf select {data} -k 5,10,20,40"),
+        (
+            "The proportions of all samples, to cluster and plot:",
+            f"gapmf transform {model} {data} -o proportions.csv",
+        ),
+        ("More features of each component:", f"gapmf topics {model} -n 50 -o topics.csv"),
+    ]
+    steps = [tag("li", tag("p", words), tag("pre", tag("code", code))) for words, code in commands]
+    words = {
+        "Component": "a list of features that occur together, with their weights.",
+        "Share": "the part of all expected counts that comes from a component.",
+        "Activation": "how strongly a sample has a component, before the counts are drawn.",
+        "Proportion": "the part of a sample’s counts that comes from a component.",
+        "Count, or token": "one unit of the data: a word in a document, a molecule in a cell.",
+        "Nat": "the unit of natural logarithms of probabilities: 0.69 nats are one bit.",
+        "α": "the shape of the distribution of activations. If it is far below 1, most samples "
+        "have little of a component and a few have much.",
+    }
+    glossary = [tag("div", tag("dt", name), tag("dd", text)) for name, text in words.items()]
+    return join([tag("ul", *steps), tag("h3", "Words"), tag("dl", *glossary, class_="facts")])
+
+
+SECTIONS = (
+    Section("fit", "The model", the_fit),
+    Section("components", "Components", the_components),
+    Section("map", "Which components are alike", the_map),
+    Section("samples", "Samples", the_samples),
+    Section("check", "Does it describe the data", the_check),
+    Section("ranks", "How many components", the_ranks),
+    Section("next", "What to do next", next_steps),
+)
 
 
 def page(content: Content, version: str) -> str:
