@@ -11,9 +11,15 @@ from scipy import stats
 import naive
 from gapmf import GammaPoissonMF, GaP
 from gapmf.analysis import predictive_check as module
-from gapmf.analysis.count_statistics import Spread, feature_moments, statistics_of, two_sided_p
 from gapmf.analysis.predictive_check import STATISTICS, Subset, check_model_fit
-from gapmf.analysis.replicates import draw_activations, draw_counts
+from gapmf.analysis.replicates import (
+    Spread,
+    draw_activations,
+    draw_counts,
+    feature_moments,
+    statistics_of,
+    two_sided_p,
+)
 from gapmf.errors import InvalidInputError
 
 NAMES = [f"gene {f}" for f in range(12)]

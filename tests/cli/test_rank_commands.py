@@ -12,10 +12,10 @@ import pytest
 from commands import gapmf
 
 from gapmf import GammaPoissonMF, GaP, read, select_rank, selection
+from gapmf.analysis.pictures import new_figure
 from gapmf.cli import rank_commands, run
 from gapmf.estimator import fit_copy
 from gapmf.plot import rank_selection
-from gapmf.plot.style import new_figure
 
 FAST = ("--tol", 1e-3, "--jobs", 1)
 

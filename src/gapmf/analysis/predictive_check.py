@@ -10,9 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.analysis.count_statistics import Spread, feature_moments, statistics_of, two_sided_p
 from gapmf.analysis.pictures import COLOUR, FLAGGED, INK, QUIET, check_axes, tidy
-from gapmf.analysis.replicates import draw_activations, draw_counts
+from gapmf.analysis.replicates import (
+    Spread,
+    draw_activations,
+    draw_counts,
+    feature_moments,
+    statistics_of,
+    two_sided_p,
+)
 from gapmf.model import GaP
 from gapmf.parallel import Progress, for_each
 from gapmf.types import Array, Index

@@ -20,6 +20,7 @@ from rich.table import Table
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 
+from gapmf.analysis.pictures import new_figure
 from gapmf.cli.files import echo_warnings
 from gapmf.counts import check_counts
 from gapmf.estimator import GammaPoissonMF
@@ -28,7 +29,6 @@ from gapmf.likelihood.predictive import split_tokens
 from gapmf.model import GaP
 from gapmf.output import check_output
 from gapmf.plot import components
-from gapmf.plot.style import new_figure
 from gapmf.ranks.report import RankReport
 from gapmf.report import write_report
 from gapmf.storage import write_atomically

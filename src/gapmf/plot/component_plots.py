@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from gapmf.analysis.pictures import COLOUR, INK, QUIET, bare, beside, get_axes, get_panels
 from gapmf.errors import InvalidInputError
-from gapmf.plot.arrange import component_colours, parse_image, share_order, similarity_order
+from gapmf.plot.arrange import (
+    Fit,
+    component_colours,
+    fit_of,
+    parse_image,
+    share_order,
+    similarity_order,
+)
 from gapmf.plot.arrange import similarity as overlap_of
-from gapmf.plot.source import Fit, fit_of
-from gapmf.plot.style import COLOUR, INK, QUIET, bare, beside, get_axes, get_panels
 from gapmf.ranks.features import distinctiveness, feature_weights, frequency_ratios, order_features
 from gapmf.validation import check_whole
 

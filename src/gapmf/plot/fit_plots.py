@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gapmf.analysis.pictures import (
+    COLOUR,
+    FLAGGED,
+    INK,
+    QUIET,
+    bare,
+    beside,
+    get_axes,
+    write_number,
+)
 from gapmf.errors import InvalidInputError
 from gapmf.plot.arrange import component_colours, share_order
-from gapmf.plot.style import CHOSEN, COLOUR, INK, QUIET, bare, beside, get_axes, write_number
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF
@@ -181,8 +190,8 @@ def rank_selection(selection: RankSelection, *, ax: Any = None) -> Any:
         near = below[i] >= 0.1 * below.min()
         beside(ax, text, (rank, below[i]), (0, -13) if near else (7, 3 if falls else -12), QUIET)
         if rank == selection.n_components:
-            ax.plot(rank, below[i], "o", ms=14, mfc="none", mec=CHOSEN, mew=2)
-            beside(ax, f"chosen: {rank}", (rank, below[i]), (0, 13), CHOSEN)
+            ax.plot(rank, below[i], "o", ms=14, mfc="none", mec=FLAGGED, mew=2)
+            beside(ax, f"chosen: {rank}", (rank, below[i]), (0, 13), FLAGGED)
     if ranks[-1] >= 8 * ranks[0]:
         ax.set_xscale("log")
     ax.set_xticks(ranks, [str(rank) for rank in ranks])

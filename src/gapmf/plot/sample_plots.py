@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gapmf.analysis.pictures import COLOUR, INK, bare, get_axes
 from gapmf.counts import is_anndata
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.posterior import Posterior
-from gapmf.plot.arrange import OTHERS, PALETTE, group_names, has_group, structure_order
+from gapmf.plot.arrange import OTHERS, PALETTE, group_names, has_group, obs_groups, structure_order
 from gapmf.plot.component_plots import _plain
-from gapmf.plot.source import obs_groups
-from gapmf.plot.style import COLOUR, INK, bare, get_axes
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries, check_whole
 

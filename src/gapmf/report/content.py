@@ -273,7 +273,7 @@ def _groups(X: Any, wanted: Wanted, N: int) -> tuple[list[str] | None, list[str]
                 f"groups is {groups!r}, a column of `obs`, but X is no AnnData: give one group per "
                 "sample"
             )
-        from gapmf.plot.source import obs_groups
+        from gapmf.plot.arrange import obs_groups
 
         groups, colours = obs_groups(X, groups)
     if len(groups) != N:
