@@ -26,8 +26,8 @@ SERVER = """
 import contextlib, gc, json, os, signal, sys, warnings
 import rich.progress
 from gapmf import GammaPoissonMF
-import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.simulate
-import gapmf.cli.rank_commands, gapmf.cli.report_command
+import gapmf.cli.predict, gapmf.cli.fit_command, gapmf.cli.inspect, gapmf.cli.data_commands
+import gapmf.cli.rank_commands, gapmf.cli.check_commands
 
 # What typer imports when it is first used, and the kernels of most commands.
 with contextlib.suppress(FileNotFoundError):

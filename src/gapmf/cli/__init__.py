@@ -331,9 +331,9 @@ def report(request: ReportRequest) -> None:
     fits, and the components of each sample. The file loads nothing from the network. Example:
     gapmf report nips.gapmf --data docword.nips.txt.gz -o nips.html
     """
-    from gapmf.cli import report_command
+    from gapmf.cli import check_commands
 
-    report_command.report(request)
+    check_commands.report(request)
 
 
 @app.command()
@@ -413,9 +413,9 @@ def shard(
     tables are streamed; other files are read as a whole, and a note says so. Example:
     gapmf shard docword.pubmed.txt.gz -o pubmed
     """
-    from gapmf.cli.shard_command import run
+    from gapmf.cli import data_commands
 
-    run(data, output, shard_tokens, reading, quiet=quiet)
+    data_commands.shard(data, output, shard_tokens, reading, quiet=quiet)
 
 
 @app.command()
@@ -446,14 +446,16 @@ def simulate(
 
     Example: gapmf simulate -o toy.csv -n 100 -k 3
     """
-    from gapmf.cli.simulate import run
+    from gapmf.cli import data_commands
 
     of_random = ("features", "components", "alpha", "counts")
     sources = {name: context.get_parameter_source(name) for name in of_random}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     if model is not None and given:
         raise typer.BadParameter(f"--{given[0]} is for a random model: leave it out with --model")
-    run(output, model, (samples, features, components), alpha, counts, seed, truth)
+    data_commands.simulate(
+        output, model, (samples, features, components), alpha, counts, seed, truth
+    )
 
 
 @app.command()

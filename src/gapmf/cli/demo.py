@@ -27,11 +27,11 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.likelihood.posterior import posterior_activations
 from gapmf.likelihood.predictive import split_tokens
 from gapmf.model import GaP
-from gapmf.output import check_output
 from gapmf.plot import components
 from gapmf.ranks.report import RankReport
 from gapmf.report import write_report
 from gapmf.storage import write_atomically
+from gapmf.storage.output import check_output
 from gapmf.types import Array
 
 SHADES = " ░▒▓█"

@@ -19,8 +19,8 @@ from gapmf.io import Table, find_format, read
 from gapmf.io.dataframes import read_column
 from gapmf.io.shards import is_shards, open_shards
 from gapmf.io.vocabulary import align_features
-from gapmf.output import SUFFIXES, check_output
 from gapmf.storage import write_atomically
+from gapmf.storage.output import SUFFIXES, check_output
 
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -24,9 +24,9 @@ from rich.text import Text
 import gapmf.storage as storage
 from gapmf.em.prior import log_prior
 from gapmf.errors import StorageError
-from gapmf.output import check_output, to_json, write_table
 from gapmf.persistence import Fitted, conversion, read_model
 from gapmf.ranks.features import top_features
+from gapmf.storage.output import check_output, to_json, write_table
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF

@@ -12,7 +12,7 @@ from gapmf.cli.files import echo_warnings, exposure_for, load, name_samples
 from gapmf.cli.options import RecommendRequest, ScoreRequest, TransformRequest
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table
-from gapmf.output import to_csv, to_json, to_records, write_table
+from gapmf.storage.output import to_csv, to_json, to_records, write_table
 
 
 def score(request: ScoreRequest) -> None:

@@ -27,9 +27,9 @@ from gapmf.cli.options import RankRequest
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import read
-from gapmf.output import SUFFIXES, check_output, to_json, to_records, write_table
 from gapmf.plot import rank_selection
 from gapmf.selection import select_rank
+from gapmf.storage.output import SUFFIXES, check_output, to_json, to_records, write_table
 
 # What is written of a report, one row per component, and of a selection, one row per rank.
 PER_COMPONENT = ("norm", "share", "cost", "cost_error", "bound", "keep")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gapmf import __version__
-from gapmf.output import check_output, write_text
+from gapmf.storage.output import check_output, write_text
 
 if TYPE_CHECKING:
     from gapmf.estimator import GammaPoissonMF

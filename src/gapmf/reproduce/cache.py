@@ -24,8 +24,8 @@ from sklearn.base import clone
 from gapmf.em.history import Iteration
 from gapmf.estimator import GammaPoissonMF
 from gapmf.model import GaP
-from gapmf.output import to_json, write_text
 from gapmf.parallel import for_each
+from gapmf.storage.output import to_json, write_text
 from gapmf.types import Array
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gapmf.output import Columns, to_csv, to_json, write_text
 from gapmf.reproduce.cache import ResultCache
 from gapmf.storage import write_atomically
+from gapmf.storage.output import Columns, to_csv, to_json, write_text
 
 COLOURS = {"mcem-c": "#d62728", "mcem-h": "#2a9d3a", "mcem-ch": "#1f5fbf"}
 LABELS = {"mcem-c": "MCEM-C", "mcem-h": "MCEM-H", "mcem-ch": "MCEM-CH"}

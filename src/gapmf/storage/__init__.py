@@ -1,4 +1,4 @@
-"""Trees of arrays in files, and checkpoints of fits."""
+"""Trees of arrays in files, checkpoints of fits, and tables of results."""
 
 from gapmf.storage.archive import check_parent_folder, read, read_header, write, write_atomically
 

@@ -1,4 +1,4 @@
-"""`gapmf simulate`: draw counts from a model and write them to a file."""
+"""`gapmf simulate` and `gapmf shard`: write counts, drawn from a model or read from a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import gzip
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,21 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from gapmf.cli.files import echo_warnings
 from gapmf.cli.options import echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
+from gapmf.io.shards import open_shards
+from gapmf.io.streams import write_shards
 from gapmf.model import GaP
-from gapmf.output import check_output, write_text
 from gapmf.storage import check_parent_folder, write_atomically
+from gapmf.storage.output import check_output, write_text
 from gapmf.validation import check_number
 
 _DOCWORD = re.compile(r"docword.*\.txt(\.gz)?")
 
 
-def run(
+def simulate(
     output: Path,
     model: Path | None,
     shape: tuple[int, int, int],
@@ -106,3 +110,21 @@ _WRITERS: dict[str, Callable[[sp.csr_array, Any, str], Any]] = {
     ".mtx": _write_mtx,
     ".npz": lambda X, names, path: sp.save_npz(path, X),
 }
+
+
+def shard(
+    data: Path, output: Path, shard_tokens: int, reading: dict[str, Any], *, quiet: bool
+) -> None:
+    """Write the shards, and say what they hold."""
+    start = time.perf_counter()
+    with echo_warnings(quiet=quiet):
+        write_shards(data, output, shard_tokens=shard_tokens, **reading)
+    if not quiet:
+        shards = open_shards(output)
+        N, F = shards.shape
+        echo(
+            f"{output}: {N:,} samples × {F:,} features, {shards.nnz:,} entries above 0, "
+            f"{shards.sum():,} counts in {shards.n_blocks:,} "
+            f"shard{'s' if shards.n_blocks > 1 else ''}, written in "
+            f"{time.perf_counter() - start:.1f} s"
+        )

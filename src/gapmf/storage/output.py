@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gapmf.errors import InvalidInputError
-from gapmf.storage import check_parent_folder, write_atomically
+from gapmf.storage.archive import check_parent_folder, write_atomically
 
 Columns = Mapping[str, Any]
 """Columns of equal length, by name: arrays or lists."""
