@@ -20,7 +20,7 @@ RESULTS = [
     "gapmf.analysis.predictive_check.PredictiveCheck",
     "gapmf.analysis.recommend.Recommendations",
     "gapmf.em.history.Iteration",
-    "gapmf.em.certificate.Certificate",
+    "gapmf.em.history.Certificate",
     "gapmf.likelihood.joint.JointCostSplit",
     "gapmf.likelihood.marginal.MarginalCostSplit",
     "gapmf.likelihood.posterior.Posterior",

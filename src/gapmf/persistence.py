@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.em.averages import Stream
-from gapmf.em.certificate import Certificate
-from gapmf.em.history import HISTORY
+from gapmf.em.history import HISTORY, Certificate
 from gapmf.errors import InvalidInputError, StorageError
 from gapmf.model import GaP
 from gapmf.storage import archive

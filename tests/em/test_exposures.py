@@ -11,12 +11,17 @@ from scipy.optimize import approx_fprime
 
 import naive
 from gapmf.counts import check_counts
-from gapmf.em.exact_em import em_c_alpha_step, em_c_step, em_ch_step, lower_bound_step
+from gapmf.em.exact_em import (
+    em_c_alpha_step,
+    em_c_step,
+    em_ch_step,
+    leave_plateau,
+    lower_bound_step,
+)
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.gain import EStep, gain
 from gapmf.em.history import History
 from gapmf.em.maximum import certify, fit_maximum
-from gapmf.em.plateau import leave_plateau
 from gapmf.engines.base import Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.model import GaP

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 from gapmf import GammaPoissonMF, GaP
 from gapmf.em.alpha import LARGEST
-from gapmf.em.plateau import leave_plateau
+from gapmf.em.exact_em import leave_plateau
 
 # Eight samples whose columns, while they are alike, vary less than Poisson counts.
 X = np.array(

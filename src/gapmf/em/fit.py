@@ -16,12 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from gapmf.csr import content_digest
 from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
-from gapmf.em.certificate import Certificate
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit_ascent import fit_ascent
 from gapmf.em.fit_online import fit_online
 from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState, interrupted_start
-from gapmf.em.history import Callback, History
+from gapmf.em.history import Callback, Certificate, History
 from gapmf.em.maximum import certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.prior import log_prior

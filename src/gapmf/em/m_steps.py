@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gapmf.em.alpha import fit_alpha
-from gapmf.em.exposed_alpha import fit_alpha_at_means
+from gapmf.em.alpha import fit_alpha, fit_alpha_at_means
 from gapmf.em.prior import update_unobserved, with_pseudo_counts
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP, model_of_step

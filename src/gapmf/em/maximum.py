@@ -10,10 +10,9 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from gapmf.em.alpha import LARGEST, SMALLEST, projected_alpha_slope, with_alpha
-from gapmf.em.certificate import Certificate
 from gapmf.em.exact_em import ExactFit, Step, em_c_step, lower_bound_step, run_em
 from gapmf.em.expectation import ExactExpectation, Expectation
-from gapmf.em.history import History
+from gapmf.em.history import Certificate, History
 from gapmf.em.start import from_shares, shares_of
 from gapmf.errors import TooCostlyError
 from gapmf.model import GaP
