@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from gapmf.datasets import paper_synthetic
 from gapmf.reproduce import ResultCache
-from gapmf.reproduce.blocks import LongRun, joined
-from gapmf.reproduce.cache import paper_schedule
+from gapmf.reproduce.cache import LongRun, joined, paper_schedule
 
 ENDS = (1, 4, 10)
 

@@ -1,6 +1,6 @@
 """fig4: column norms and log-likelihood of the paper's algorithms on NIPS.
 
-The runs take hours, so that they are computed in blocks (see `blocks`).
+The runs take hours, so that they are computed in blocks (see `cache.LongRun`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import scipy.sparse as sp
 from gapmf.parallel import for_each
 from gapmf.ranks.features import match_components
 from gapmf.ranks.stability import SAME
-from gapmf.reproduce.blocks import LongRun, joined
 from gapmf.reproduce.cache import (
+    LongRun,
     NotFinishedError,
     ResultCache,
+    joined,
     paper_schedule,
     some_iterations,
     to_columns,
