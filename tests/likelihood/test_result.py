@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gapmf import GaP, log_marginal_likelihood
-from gapmf.likelihood.result import log_mean, paired_difference, tail_shape
+from gapmf.likelihood.result import log_mean, tail_shape
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 1.0])
@@ -32,14 +31,3 @@ def test_strata_take_out_what_differs_between_them():
     weights = np.log(np.r_[np.full(50, 1.0), np.full(50, 3.0)])
     assert log_mean(weights).std_error > 0.01
     assert log_mean(weights, (50, 50)).std_error < 1e-12
-
-
-def test_a_paired_difference_has_the_error_of_its_terms():
-    X = [[4, 1], [0, 3], [2, 2], [7, 0]]
-    models = GaP([[3.0, 0.5], [1.0, 2.0]]), GaP([[2.0], [2.0]])
-    a, b = (log_marginal_likelihood(X, model) for model in models)
-    value, error = paired_difference(a, b)
-    assert value == pytest.approx(a.total - b.total)
-    terms = a.per_sample - b.per_sample
-    assert error == pytest.approx(stats.sem(terms) * len(X))
-    assert paired_difference(a, a) == (0.0, 0.0)

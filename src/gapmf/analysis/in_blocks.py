@@ -20,6 +20,8 @@ from gapmf.io.count_blocks import CountBlocks, in_rows, is_dask, is_dask_frame, 
 from gapmf.likelihood.result import LogLikelihood, common_error
 from gapmf.types import Array
 
+PRECISION = 1e-4  # of a score, in nats per token
+
 
 @dataclass(frozen=True)
 class BlockMethod:
@@ -105,13 +107,13 @@ def _apply_lazily(method: BlockMethod, X: Any) -> Any:
     return rows.map_blocks(method, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
 
-def mean_log_likelihood(estimator: Any, X: Any, precision: float = 1e-4) -> float:
+def mean_log_likelihood(estimator: Any, X: Any) -> float:
     """Compute the mean of log p(x_n | W) over the samples of all blocks of a Dask collection."""
     from dask.base import compute
     from dask.delayed import delayed
 
     blocks = row_blocks(X)
-    total = delayed(BlockTotal(for_workers(estimator), precision * math.sqrt(len(blocks))))
+    total = delayed(BlockTotal(for_workers(estimator), PRECISION * math.sqrt(len(blocks))))
     found = compute(*(total(block) for block in blocks))
     return float(math.fsum(value for value, _ in found) / sum(n for _, n in found))
 

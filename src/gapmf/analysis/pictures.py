@@ -68,13 +68,13 @@ def bare(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def write_number(value: float, digits: int = 0) -> str:
-    """Write a number with commas and a minus sign.
+def write_number(value: float) -> str:
+    """Write a whole number with commas and a minus sign.
 
     >>> write_number(-1234.0)
     '−1,234'
     """
-    return f"{value:,.{digits}f}".replace("-", MINUS)
+    return f"{value:,.0f}".replace("-", MINUS)
 
 
 def beside(ax: Any, text: str, point: Any, place: tuple[int, int], colour: str) -> None:

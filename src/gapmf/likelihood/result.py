@@ -98,15 +98,6 @@ def joined(a: LogLikelihood, b: LogLikelihood) -> LogLikelihood:
     )
 
 
-def paired_difference(a: LogLikelihood, b: LogLikelihood) -> tuple[float, float]:
-    """Return a.total − b.total and its standard error over samples like these.
-
-    The spread over samples includes that of Monte Carlo.
-    """
-    differences = a.per_sample - b.per_sample
-    return float(differences.sum()), float(differences.std(ddof=1)) * math.sqrt(differences.size)
-
-
 class Estimates(NamedTuple):
     """Estimates for N samples, with fields as in `LogLikelihood`."""
 

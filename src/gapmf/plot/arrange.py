@@ -136,21 +136,14 @@ def place_components(overlap: Array) -> Array:
     return found
 
 
-def structure_order(
-    proportions: Array, groups: Sequence[Any] | None = None, places: Sequence[Any] | None = None
-) -> NDArray[np.intp]:
-    """Return the order of samples in a structure plot.
+def structure_order(proportions: Array) -> NDArray[np.intp]:
+    """Return the order of samples in a structure plot, or of those of one of its groups.
 
-    Samples of a group are together, groups in the order of `places`. Within a group they are
-    ordered by their largest component, the most frequent one first, then by its share.
+    They are ordered by their largest component, the most frequent one first, then by its share.
     """
     largest = proportions.argmax(axis=1)
     common = np.argsort(np.argsort(-proportions.mean(axis=0), kind="stable"))
-    keys = [-proportions.max(axis=1), common[largest]]
-    if groups is not None:
-        rank = {name: i for i, name in enumerate(places or group_names(groups))}
-        keys.append(np.array([rank[name] for name in groups]))
-    return np.lexsort(keys)
+    return np.lexsort([-proportions.max(axis=1), common[largest]])
 
 
 def group_names(groups: Any) -> list[Any]:

@@ -139,13 +139,13 @@ def lines(
     )
 
 
-def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
-    """Return about n round numbers from low to high.
+def nice_ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers from low to high.
 
     >>> nice_ticks(0.0, 87.0)
     [0.0, 20.0, 40.0, 60.0, 80.0]
     """
-    raw = max(high - low, 1e-300) / n
+    raw = max(high - low, 1e-300) / 5
     power = 10.0 ** np.floor(np.log10(raw))
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * 0.75)
     first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))

@@ -225,16 +225,15 @@ def trace_runs(
     data: dict[str, Any],
     at: Sequence[int],
     evaluate: Callable[[GaP], Any],
-    algorithms: Sequence[str] = ALGORITHMS,
 ) -> dict[str, Trace]:
-    """Fit by each algorithm, and evaluate the models of the iterations `at`."""
+    """Fit by each of the paper's algorithms, and evaluate the models of the iterations `at`."""
 
     def trace(algorithm: str) -> Trace:
         one = clone(est).set_params(algorithm=algorithm)
         named = {**data, "name": f"{data['name']}-{algorithm}", "at": list(at)}
         return trace_fit(one, X, cache, named, lambda state: state.iteration in at, evaluate)
 
-    return dict(zip(algorithms, for_each(trace, algorithms, cache.n_jobs), strict=True))
+    return dict(zip(ALGORITHMS, for_each(trace, ALGORITHMS, cache.n_jobs), strict=True))
 
 
 def warm_up() -> None:
