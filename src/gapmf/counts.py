@@ -206,6 +206,19 @@ def list_features(totals: NDArray[Any], names: Sequence[Any] | None = None) -> s
     return ", ".join(listed) + (", …" if len(order) > _SHOWN else "")
 
 
+def describe_unknown(counts: sp.csr_array, known: NDArray[np.bool_], names: Any) -> str:
+    """Describe the counts of features that a fit knows nothing of: how many, and which."""
+    totals = np.asarray(counts.sum(axis=0))
+    unknown = np.flatnonzero(~known & (totals > 0))
+    named = [f"feature {f}" if names is None else names[f] for f in unknown]
+    return (
+        "features that had no counts in the fit say nothing about activations and are "
+        f"ignored: {unknown.size:,} of {known.size:,}, with "
+        f"{totals[unknown].sum() / totals.sum():.2%} of all counts: "
+        f"{list_features(totals[unknown], named)}"
+    )
+
+
 def _from_frame(frame: Any, name: str) -> Any:
     """Counts from a pandas or polars frame, column by column: each keeps its own type."""
     _check_shape(frame.shape, name)

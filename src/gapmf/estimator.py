@@ -39,8 +39,8 @@ from gapmf.analysis.recommend import Recommendations, recommend
 from gapmf.counts import (
     MATCH_GENES,
     check_counts,
+    describe_unknown,
     is_anndata,
-    list_features,
     warn_of_duplicate_genes,
     with_feature_names,
 )
@@ -94,6 +94,7 @@ from gapmf.validation import (
     check_option,
     check_random_state,
     check_whole,
+    own_generator,
 )
 
 FAR_APART = 6  # times the precision: a disagreement of chains to warn of
@@ -433,7 +434,7 @@ class GammaPoissonMF(
         observed = merge_missing(observed, missing)
         data, settings, observed_as = self._check_fit(X, sample_weight, exposure, observed)
         with data:
-            rng = _own_generator(self.random_state)
+            rng = own_generator(self.random_state)
             checkpoint = None
             if self.checkpoint is not None:
                 check_no_unfinished_fit(self.checkpoint, version=gapmf.__version__)
@@ -503,7 +504,7 @@ class GammaPoissonMF(
                 self._check_names(block, reset=stream is None)
                 settings = self._check_stream(counts)
                 if stream is None:
-                    rng = _own_generator(self.random_state)
+                    rng = own_generator(self.random_state)
                     stream, seed = begin(counts.shape[1], settings, rng), int(rng.integers(2**63))
                 stream = after_block(stream, counts, settings, self.n_jobs)
                 n_sweeps = (len(history) + 1) * (SWEEPS.n_burn_in + SWEEPS.n_draws)
@@ -547,10 +548,7 @@ class GammaPoissonMF(
         """Check the parameters that `partial_fit` depends on."""
         check_no_pseudo_count(self.pseudo_count, "partial_fit", "fit")
         settings = check_settings(self.get_params(deep=False), counts)
-        check_n_jobs(self.n_jobs)
-        check_smoothing(self.smoothing)
-        check_number(self.precision, "precision", above=0.0)
-        check_number(self.prune_tol, "prune_tol", least=0.0)
+        self._check_others()
         return settings
 
     def fit_transform(
@@ -777,7 +775,7 @@ class GammaPoissonMF(
 
     def _fitted_from(self, result: FitResult, feature_counts: Array, seed: int) -> Fitted:
         """Return the fitted attributes that a fit leads to."""
-        names = getattr(self, "feature_names_in_", None)
+        names = self._names
         log_likelihood, certificate = (None, None) if result.exact is None else result.exact
         return Fitted(
             model_=result.model,
@@ -885,11 +883,8 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -957,11 +952,8 @@ class GammaPoissonMF(
             Whether to run many short chains per sample, from guided starts, until the error is
             0.5 %. This takes about a hundred times as long. Use it when α is very small, because
             the posterior then may have several modes.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1007,11 +999,8 @@ class GammaPoissonMF(
             Number of features per sample.
         exclude_seen : bool, default=True
             Whether to leave out features that have counts in the sample.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1048,7 +1037,7 @@ class GammaPoissonMF(
                 n_jobs=self.n_jobs,
                 progress=progress,
             )
-        return Recommendations(items, expected, getattr(self, "feature_names_in_", None))
+        return Recommendations(items, expected, self._names)
 
     def _posterior(
         self,
@@ -1070,7 +1059,7 @@ class GammaPoissonMF(
         known = np.asarray(self.model_.W.any(axis=1))
         if known[counts.indices].all():
             return counts
-        warnings.warn(self._describe_unknown(counts, known), UserWarning, stacklevel=4)
+        warnings.warn(describe_unknown(counts, known, self._names), UserWarning, stacklevel=4)
         return only_features(counts, known)
 
     def _posterior_of(
@@ -1108,18 +1097,6 @@ class GammaPoissonMF(
             )
         return found
 
-    def _describe_unknown(self, counts: sp.csr_array, known: NDArray[np.bool_]) -> str:
-        """Say which features have counts here but in no component."""
-        totals = np.asarray(counts.sum(axis=0))
-        unknown = np.flatnonzero(~known & (totals > 0))
-        names = getattr(self, "feature_names_in_", [f"feature {f}" for f in range(known.size)])
-        listed = list_features(totals[unknown], [names[f] for f in unknown])
-        return (
-            "features that had no counts in the fit say nothing about activations and are "
-            f"ignored: {unknown.size:,} of {known.size:,}, with "
-            f"{totals[unknown].sum() / totals.sum():.2%} of all counts: {listed}"
-        )
-
     def log_likelihood(
         self,
         X: Any,
@@ -1147,11 +1124,8 @@ class GammaPoissonMF(
             Whether you need only the total. It may then be estimated from a random part of the
             samples. If so, `method` of the result says it, and the values of the other samples are
             nan.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1223,11 +1197,8 @@ class GammaPoissonMF(
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1262,11 +1233,8 @@ class GammaPoissonMF(
             Counts.
         y : None, default=None
             Ignored.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1501,7 +1469,7 @@ class GammaPoissonMF(
         """
         check_is_fitted(self, "model_")
         if names is None:
-            names = getattr(self, "feature_names_in_", None)
+            names = self._names
         return top_features(self.model_, self.feature_counts_, n, by=by, names=names)
 
     def predictive_check(
@@ -1526,9 +1494,7 @@ class GammaPoissonMF(
         n_replicates : int, default=199
             Number of data sets to draw, at least 199, so that p-values can be 0.01.
         exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-            The drawn samples have the same exposures.
+            Exposure of each sample, as in `transform`. The drawn samples have the same exposures.
         random_state : int, Generator, RandomState or None, default=None
             Source of randomness. If None, the seed of the fit, so that the result is always the
             same.
@@ -1578,7 +1544,7 @@ class GammaPoissonMF(
                 alpha_learned=bool(self.learn_alpha),
                 exposure=None if observation is None else observation.exposure,
                 totals_are_exposures=isinstance(self._own_exposure(exposure), str),
-                feature_names=getattr(self, "feature_names_in_", None),
+                feature_names=self._names,
                 n_jobs=self.n_jobs,
                 progress=progress,
             )
@@ -1610,11 +1576,8 @@ class GammaPoissonMF(
             Group of each sample; if X is an AnnData, also the name of a column of `X.obs`.
         level : float, default=0.95
             Level of the intervals.
-        exposure : float, array-like of shape (n_samples,) or "total", default=None
-            Exposure of each sample, as in `fit`. If the fit had exposure="total", this is the
-            default here, too, with the same scale. If it had other exposures, they must be given.
-        observed : array-like or sparse matrix of bool, or "nan", default=None
-            Which entries were observed, as in `fit`. None means all.
+        exposure, observed : array-like or str, default=None
+            Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
@@ -1653,11 +1616,7 @@ class GammaPoissonMF(
             found,
             level=level,
             n_without_counts=counts.shape[0] - kept.size,
-            labels=tuple(
-                component_labels(
-                    self.model_, self.feature_counts_, getattr(self, "feature_names_in_", None)
-                )
-            ),
+            labels=tuple(component_labels(self.model_, self.feature_counts_, self._names)),
         )
 
     # Asking how many components there are, and how surely.
@@ -1737,7 +1696,7 @@ class GammaPoissonMF(
                 bic=criterion == "bic",
                 seed=int(rng.integers(2**63)),
                 n_jobs=self.n_jobs,
-                feature_names=getattr(self, "feature_names_in_", None),
+                feature_names=self._names,
                 progress=progress,
                 observation=observation,
                 observation_test=own,
@@ -1892,7 +1851,7 @@ class GammaPoissonMF(
             models,
             check_whole(n_features, "n_features"),
             self.feature_counts_,
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=self._names,
         )
 
     def _check_question(
@@ -1928,6 +1887,10 @@ class GammaPoissonMF(
     def _mean_total(self) -> float | None:
         return getattr(self, "mean_total_", None)
 
+    @property
+    def _names(self) -> Any:
+        return getattr(self, "feature_names_in_", None)
+
     # Files.
 
     def save(self, path: Any) -> None:
@@ -1958,7 +1921,7 @@ class GammaPoissonMF(
         check_is_fitted(self, "model_")
         parameters = self.get_params(deep=False)
         # Names may have been set after the fit, as the command line does.
-        names = getattr(self, "feature_names_in_", None)
+        names = self._names
         names = None if names is None else np.asarray(names).astype(str)
         fitted = dataclasses.replace(self._fitted, feature_names_in_=names)
         persistence.write_model(path, parameters, fitted, version=gapmf.__version__)
@@ -2018,14 +1981,6 @@ class GammaPoissonMF(
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
-
-
-def _own_generator(random_state: Any) -> np.random.Generator:
-    """Return the generator of a fit, of the kind whose state a checkpoint can hold."""
-    rng = check_random_state(random_state)
-    if isinstance(rng.bit_generator, np.random.PCG64):
-        return rng
-    return np.random.default_rng(int(rng.integers(2**63)))
 
 
 def fit_copy(

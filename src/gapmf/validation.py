@@ -121,6 +121,14 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(None if random_state is None else int(random_state))
 
 
+def own_generator(random_state: Any) -> np.random.Generator:
+    """Return the generator of a fit, of the kind whose state a checkpoint can hold."""
+    rng = check_random_state(random_state)
+    if isinstance(rng.bit_generator, np.random.PCG64):
+        return rng
+    return np.random.default_rng(int(rng.integers(2**63)))
+
+
 def as_float(value: ArrayLike, name: str, expected: str) -> NDArray[np.float64]:
     """Return a float64 copy of numbers; text, masks, None and other objects are refused."""
     try:
