@@ -17,7 +17,9 @@ from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
     counts = check_counts(X)
-    engine, layout = local.LocalEngine().load(counts, seed), lay_out(counts, 1, block_size=1)
+    engine = local.LocalEngine().load(counts, seed)
+    # Blocks of one sample, where their sums are taken by blocks.
+    layout = lay_out(counts, 1, block_size=1 if expectations else None)
     extent = extent_of(layout)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
