@@ -51,10 +51,15 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     return new, g / (model.column_norms + model.beta), C
 
 
-def draws(v, model, *, n_chains, n_burn_in, seed, expectations=False):
-    """Independent draws of (L, h, C) given one sample v: the ends of as many chains."""
+def burnt_in(v, model, *, n_chains, n_burn_in, seed):
+    """Chains of one sample v after some sweeps: as many samples, and L (n_chains, K)."""
     X = np.tile(np.asarray(v, dtype=np.int64), (n_chains, 1))
     engine = local.LocalEngine().load(sp.csr_array(X), seed)
     engine.advance(model, Sweeps(1, n_burn_in))
-    L = engine.state.L
-    return one_sweep(X, model, L, seed, iteration=1, expectations=expectations)
+    return X, engine.state.L
+
+
+def draws(v, model, *, n_chains, n_burn_in, seed):
+    """Independent draws of (L, h, C) given one sample v: the ends of as many chains."""
+    X, L = burnt_in(v, model, n_chains=n_chains, n_burn_in=n_burn_in, seed=seed)
+    return one_sweep(X, model, L, seed, iteration=1)
