@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.stats import poisson
@@ -133,7 +134,6 @@ def test_totals(data):
 
 
 def test_nan_is_unobserved(data):
-    pd = pytest.importorskip("pandas")
     X, s, M, _ = data
     est = GammaPoissonMF(2, max_iter=20, random_state=0)
     with warnings.catch_warnings():

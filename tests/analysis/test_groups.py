@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -189,7 +190,6 @@ def test_groups_of_every_kind(cells, groups):
 
 
 def test_an_obs_column(est, cells, groups, found):
-    anndata = pytest.importorskip("anndata")
     adata = anndata.AnnData(sp.csr_matrix(cells.to_numpy(float)), var=pd.DataFrame(index=NAMES))
     adata.obs["batch"], adata.obs["one"] = groups, 1.0
     turned = adata[:, ::-1].copy()

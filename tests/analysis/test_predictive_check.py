@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.figure import Figure
 from scipy import stats
 
 import naive
@@ -236,8 +237,7 @@ def test_the_picture(found):
     labels = [label.get_text() for label in axes[2].get_yticklabels()]
     assert labels == list(STATISTICS.values())
     axes[0].figure.canvas.draw()
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    mine = figure.subplots(3)
+    mine = Figure().subplots(3)
     assert found.plot(mine)[0] is mine[0]
     with pytest.raises(InvalidInputError, match="axes must be 3 Matplotlib axes"):
         found.plot(mine[:2])

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import warnings
 
+import dask.array as da
+import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,14 +20,9 @@ from sklearn.base import clone
 from gapmf import GammaPoissonMF, GaP, open_shards, write_shards
 from gapmf.counts import check_counts
 from gapmf.engines.base import Sweeps
+from gapmf.engines.cluster import DaskEngine
 from gapmf.engines.local import LocalEngine
 from gapmf.errors import InvalidInputError, ReadError
-
-da = pytest.importorskip("dask.array")
-dd = pytest.importorskip("dask.dataframe")
-distributed = pytest.importorskip("distributed")
-
-from gapmf.engines.cluster import DaskEngine  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

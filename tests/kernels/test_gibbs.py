@@ -83,9 +83,7 @@ def test_moments_are_the_exact_ones(name):
     refuse_far(z_scores(h, exact.h[0]))
     refuse_far(z_scores(h[:, :, None] * h[:, None, :], exact.h_second[0]))
     refuse_far(z_scores(C, C_exact))
-    same_L, same_h, expected_C = one_sweep(
-        X, model, before, seed=3, iteration=1, expectations=True
-    )
+    same_L, same_h, expected_C = one_sweep(X, model, before, seed=3, iteration=1, expectations=True)
     np.testing.assert_array_equal(same_L, L)
     np.testing.assert_array_equal(same_h, h)
     np.testing.assert_allclose(expected_C.sum(axis=2), np.tile(v, (N_CHAINS, 1)), rtol=1e-6)
