@@ -48,6 +48,7 @@ def value(est, X, **how):
     return log_marginal_likelihood(X, est.model_, **how).total
 
 
+@pytest.mark.slow
 def test_the_exact_maximum_is_certified(data, best):
     X, s, M, _ = data
     for est, how in ((best["s"], {"exposure": s}), (best["both"], {"exposure": s, "observed": M})):
@@ -106,6 +107,7 @@ def test_ones_change_no_bit(data):
     assert not hasattr(ones, "exposure_")
 
 
+@pytest.mark.slow
 def test_equal_exposures_rescale_the_components(data):
     X, *_ = data
     plain, scaled = maximum(X), maximum(X, exposure=np.full(len(X), 4.0))
@@ -160,6 +162,7 @@ def test_stability_with_exposures_and_unobserved_entries(data):
     assert (found.returned > 0.5).all()
 
 
+@pytest.mark.slow
 def test_held_out_samples_have_exposures_of_their_own(data):
     """The cost of a component is that of the test samples, at their own exposures."""
     X, s, *_ = data

@@ -122,6 +122,7 @@ def test_pruning_down(options):
     assert EXACT.n_components == 10  # untouched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"criterion": "bic"}])
 def test_ctrl_c_in_the_third_fit_keeps_the_others(options, data, monkeypatch):
     X, _ = data
@@ -220,6 +221,7 @@ def test_refusals():
         select_rank(X, [1], X_test=[[1, 2, 3]])
 
 
+@pytest.mark.slow
 def test_held_out_entries_find_the_rank():
     """Two components, 40 % unobserved, exposures over a factor of ten."""
     rng = np.random.default_rng(3)

@@ -130,6 +130,7 @@ def test_many_groups_and_single_samples(est, cells, found):
     single.plot().figure.canvas.draw()
 
 
+@pytest.mark.slow
 def test_exposures(cells, groups):
     """Shares of counts are those of the estimator; equal exposures change nothing."""
     X = cells.drop(index="cell 70")

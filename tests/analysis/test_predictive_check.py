@@ -135,6 +135,7 @@ def test_a_model_that_fits(found, cells):
     np.testing.assert_allclose(found.expected_moments[0], mean, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_depth_is_found(cells):
     X = cells[1]
     found = fitted(X).predictive_check(X)
@@ -147,6 +148,7 @@ def test_depth_is_found(cells):
     assert not any("learn_alpha" in text for text in learned.advice)
 
 
+@pytest.mark.slow
 def test_exposures_describe_depth(cells):
     """With the true depths as exposures the model fits; totals as exposures are no check."""
     rng = np.random.default_rng(4)
