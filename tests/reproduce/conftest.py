@@ -16,7 +16,6 @@ SMALLER = {
     "fig3a": lambda config: replace(config, n_draws=25),
     # most of its time goes into the likelihood of all documents
     "fig4": lambda config: replace(config, part=replace(config.part, judged=10)),
-    "rates": lambda config: replace(config, n_samples=30),
     "spare": lambda config: replace(
         config, cells=tuple(replace(cell, n_samples=50) for cell in config.cells)
     ),
