@@ -11,6 +11,8 @@ READY := $(VENV)/.ready
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TESTS ?= tests
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Every process of every run would compile all tests again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast check docs format clean
 

@@ -17,7 +17,9 @@ from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
     counts = check_counts(X)
-    engine, layout = local.LocalEngine().load(counts, seed), lay_out(counts, 1, block_size=1)
+    engine = local.LocalEngine().load(counts, seed)
+    # Blocks of one sample, where their sums are taken by blocks.
+    layout = lay_out(counts, 1, block_size=1 if expectations else None)
     extent = extent_of(layout)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
@@ -49,10 +51,15 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     return new, g / (model.column_norms + model.beta), C
 
 
-def draws(v, model, *, n_chains, n_burn_in, seed, expectations=False):
-    """Independent draws of (L, h, C) given one sample v: the ends of as many chains."""
+def burnt_in(v, model, *, n_chains, n_burn_in, seed):
+    """Chains of one sample v after some sweeps: as many samples, and L (n_chains, K)."""
     X = np.tile(np.asarray(v, dtype=np.int64), (n_chains, 1))
     engine = local.LocalEngine().load(sp.csr_array(X), seed)
     engine.advance(model, Sweeps(1, n_burn_in))
-    L = engine.state.L
-    return one_sweep(X, model, L, seed, iteration=1, expectations=expectations)
+    return X, engine.state.L
+
+
+def draws(v, model, *, n_chains, n_burn_in, seed):
+    """Independent draws of (L, h, C) given one sample v: the ends of as many chains."""
+    X, L = burnt_in(v, model, n_chains=n_chains, n_burn_in=n_burn_in, seed=seed)
+    return one_sweep(X, model, L, seed, iteration=1)

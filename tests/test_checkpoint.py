@@ -69,7 +69,8 @@ def test_a_killed_fit_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
     seen = []
     whole = GammaPoissonMF(**parameters, callbacks=[seen.append]).fit(X)
     total = len(seen)  # of all starts
-    for n in sorted({1, 21, total // 2}):
+    # In the first window and in the middle; before any iteration has ended, all fits are alike.
+    for n in sorted({21, total // 2} | ({1} if name == "adaptive" else set())):
         path = tmp_path / f"{n}"
         monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
         with pytest.raises(Killed):

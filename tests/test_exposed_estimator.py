@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.stats import poisson
@@ -47,6 +48,7 @@ def value(est, X, **how):
     return log_marginal_likelihood(X, est.model_, **how).total
 
 
+@pytest.mark.slow
 def test_the_exact_maximum_is_certified(data, best):
     X, s, M, _ = data
     for est, how in ((best["s"], {"exposure": s}), (best["both"], {"exposure": s, "observed": M})):
@@ -105,6 +107,7 @@ def test_ones_change_no_bit(data):
     assert not hasattr(ones, "exposure_")
 
 
+@pytest.mark.slow
 def test_equal_exposures_rescale_the_components(data):
     X, *_ = data
     plain, scaled = maximum(X), maximum(X, exposure=np.full(len(X), 4.0))
@@ -133,7 +136,6 @@ def test_totals(data):
 
 
 def test_nan_is_unobserved(data):
-    pd = pytest.importorskip("pandas")
     X, s, M, _ = data
     est = GammaPoissonMF(2, max_iter=20, random_state=0)
     with warnings.catch_warnings():
@@ -160,6 +162,7 @@ def test_stability_with_exposures_and_unobserved_entries(data):
     assert (found.returned > 0.5).all()
 
 
+@pytest.mark.slow
 def test_held_out_samples_have_exposures_of_their_own(data):
     """The cost of a component is that of the test samples, at their own exposures."""
     X, s, *_ = data

@@ -31,6 +31,7 @@ def streamed(data):
     return GammaPoissonMF(3, random_state=0).partial_fit(blocks(data, passes=20))
 
 
+@pytest.mark.slow
 def test_passes_over_shuffled_blocks_come_near_a_fit(data, streamed):
     """Within 0.01 nats per token."""
     whole = GammaPoissonMF(3, random_state=0, tol=1e-4).fit(data)
@@ -42,6 +43,7 @@ def test_passes_over_shuffled_blocks_come_near_a_fit(data, streamed):
     np.testing.assert_allclose(streamed.components_.sum(axis=0), means, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_calls_and_kinds_of_blocks_and_threads_do_not_matter(data, streamed):
     kinds = [np.asarray, sp.csr_array, sp.csc_array, lambda X: pd.DataFrame(X).to_numpy().tolist()]
     dense = np.asarray(data.todense()) if sp.issparse(data) else data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from gapmf import GammaPoissonMF, GaP, fit_anndata, read, select_rank, transform_anndata
 from gapmf.errors import InvalidInputError
 
-anndata = pytest.importorskip("anndata")
 F = 12
 GENES = [f"gene {f}" for f in range(F)]
 

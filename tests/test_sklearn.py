@@ -321,9 +321,10 @@ def test_expected_counts_draws_and_top_features(fitted):
 
 
 def test_pyldavis_takes_it():
-    pyLDAvis = pytest.importorskip("pyLDAvis")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own, of pandas and joblib
+        import pyLDAvis
+
         vectorizer = CountVectorizer(stop_words="english")
         X = vectorizer.fit_transform(TEXTS)
         est = GammaPoissonMF(3, tol=1e-3, random_state=0).fit(X)

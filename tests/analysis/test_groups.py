@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,6 +130,7 @@ def test_many_groups_and_single_samples(est, cells, found):
     single.plot().figure.canvas.draw()
 
 
+@pytest.mark.slow
 def test_exposures(cells, groups):
     """Shares of counts are those of the estimator; equal exposures change nothing."""
     X = cells.drop(index="cell 70")
@@ -189,7 +191,6 @@ def test_groups_of_every_kind(cells, groups):
 
 
 def test_an_obs_column(est, cells, groups, found):
-    anndata = pytest.importorskip("anndata")
     adata = anndata.AnnData(sp.csr_matrix(cells.to_numpy(float)), var=pd.DataFrame(index=NAMES))
     adata.obs["batch"], adata.obs["one"] = groups, 1.0
     turned = adata[:, ::-1].copy()

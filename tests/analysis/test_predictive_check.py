@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.figure import Figure
 from scipy import stats
 
 import naive
@@ -140,6 +141,7 @@ def test_a_model_that_fits(found, cells):
     np.testing.assert_allclose(found.expected_moments[0], mean, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_depth_is_found(cells):
     X = cells[1]
     found = fitted(X).predictive_check(X)
@@ -152,6 +154,7 @@ def test_depth_is_found(cells):
     assert not any("learn_alpha" in text for text in learned.advice)
 
 
+@pytest.mark.slow
 def test_exposures_describe_depth(cells):
     """With the true depths as exposures the model fits; totals as exposures are no check."""
     rng = np.random.default_rng(4)
@@ -242,8 +245,7 @@ def test_the_picture(found):
     labels = [label.get_text() for label in axes[2].get_yticklabels()]
     assert labels == list(STATISTICS.values())
     axes[0].figure.canvas.draw()
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    mine = figure.subplots(3)
+    mine = Figure().subplots(3)
     assert found.plot(mine)[0] is mine[0]
     with pytest.raises(InvalidInputError, match="axes must be 3 Matplotlib axes"):
         found.plot(mine[:2])

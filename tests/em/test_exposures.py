@@ -114,6 +114,7 @@ def test_em_c_is_monotone_and_faster_than_em_ch(masked):
     assert after["c"][10] > after["ch"][10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_em_c_with_learned_alpha_is_monotone(masked, shared):
@@ -148,6 +149,7 @@ def test_learned_alpha_is_the_literal_one():
         np.testing.assert_allclose(found.W[:, k], new_W[:, k] * alpha[k] / found.alpha[k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn_alpha", [None, "component"])
 def test_the_maximum_satisfies_the_identities(learn_alpha):
     model, _, s, _, counts, observation = problem(masked=True)
@@ -217,6 +219,7 @@ def drawn():
     return model, expect, found, counts, observation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expectations", [False, True])
 def test_gibbs_moments_are_the_exact_ones(drawn, expectations):
     """J sweeps, correlated: 2 % is more than four standard errors, one in 10^4 by chance."""
@@ -229,6 +232,7 @@ def test_gibbs_moments_are_the_exact_ones(drawn, expectations):
     assert s.n_draws == J * 20
 
 
+@pytest.mark.slow
 def test_the_gain_between_two_models_is_that_of_the_likelihood(drawn):
     model, expect, found, counts, observation = drawn
     proposed = em_c_step(model, expect.e_step(model))  # a fifth of the way: right to third order

@@ -30,7 +30,7 @@ def _start(X, K, seed, alpha=1.0, beta=1.0):
 @pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), ([0.3, 2.0, 1.0], [1.0, 0.2, 5.0])])
 def test_certificate_of_a_maximum(scale, alpha, beta):
-    X, _ = paper_synthetic(scale, 30, random_state=1)
+    X, _ = paper_synthetic(scale, 15, random_state=1)
     expect, fit = _fit(X, _start(X, 3, 0, alpha, beta), alpha, beta)
     certificate = certify(expect, fit.model)
     assert fit.converged

@@ -45,6 +45,7 @@ def test_the_objective_is_the_joint_likelihood_and_never_falls(name):
     np.testing.assert_allclose(est.activations_.mean(axis=0), shape / est.model_.beta, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["equal", "unequal"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_it_is_a_maximum_in_both(name):
@@ -59,6 +60,7 @@ def test_it_is_a_maximum_in_both(name):
         assert log_joint_likelihood(X, H * move_h, model) < top
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_alpha_1_is_kl_nmf():
     """Each method, started where the other ended, finds nothing to gain."""

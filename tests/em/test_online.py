@@ -172,6 +172,7 @@ def test_the_bits_are_the_same_for_any_number_of_threads(data, fits):
     np.testing.assert_array_equal(again.components_, fits["online"].components_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 300])
 def test_a_fit_resumes_to_the_same_bits(data, fits, tmp_path, monkeypatch, stop):
     path = tmp_path / "fit.part"
@@ -212,6 +213,7 @@ def test_ctrl_c_keeps_the_model_and_a_callback_stops(data):
     assert est.fit(data).n_iter_ == 2
 
 
+@pytest.mark.slow
 def test_alpha_is_learned_and_a_warm_start_begins_with_all_samples(data, fits):
     est = GammaPoissonMF(3, **QUICK, learn_alpha=True).fit(data)
     other = GammaPoissonMF(3, random_state=0, tol=1e-4, learn_alpha=True).fit(data)

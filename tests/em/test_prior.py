@@ -190,6 +190,7 @@ def test_exact_moments_report_the_objective_with_its_prior(short, exact):
     assert plain.log_likelihood_ > exact.log_likelihood_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["adaptive", "saem", "paper"])
 @pytest.mark.parametrize("algorithm", ["mcem-c", "mcem-ch"])
 def test_monte_carlo_comes_to_the_same_maximum(short, exact, algorithm, schedule):
@@ -243,6 +244,7 @@ def test_features_without_counts_get_the_weight_of_the_prior(short):
     assert total == pytest.approx(X.sum() / len(X), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_prior_predicts_better_than_overfitting(short):
     """80 new documents; at four seeds the difference was 0.9 to 3.0 nats per document."""
     X, test = short

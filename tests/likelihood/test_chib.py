@@ -10,6 +10,7 @@ from gapmf.likelihood import chib
 from gapmf.likelihood.sample import draw_shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("W", "alpha", "v"), CASES)
 def test_chib_is_unbiased_for_chains_of_any_length(W, alpha, v, monkeypatch):
     """Even with chains of three sweeps, which have not mixed; the mean has four sigmas."""

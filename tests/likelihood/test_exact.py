@@ -85,6 +85,7 @@ def test_against_40_digits(W, alpha, beta, v):
 SMALLEST_ALPHA = 1e-100  # the smallest that is accepted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 3, 4])
 @pytest.mark.parametrize("tiny", [1e-8, 1e-12, 1e-20, 1e-21, 1e-60, SMALLEST_ALPHA])
 def test_tiny_alpha_against_40_digits(K, tiny):

@@ -66,6 +66,7 @@ def test_second_moments_by_integration():
     np.testing.assert_allclose(moments.h_variance, shape / rate**2, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ESTIMATED)
 def test_estimators_agree_with_exact_values(method):
     """Five standard errors and rounding: one failure in 10^6 if errors are honest."""

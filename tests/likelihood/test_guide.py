@@ -11,6 +11,7 @@ from gapmf.counts import check_counts
 from gapmf.likelihood.guide import MAX_GUIDE_MASS, concentration, guides
 
 
+@pytest.mark.slow
 def test_a_guide_finds_what_a_small_alpha_hides():
     """One component explains half of the tokens, but hardly ever gets its first one."""
     model = GaP([[8.0, 1.0], [1.0, 8.0], [4.0, 4.0]], alpha=[1.0, 0.003])

@@ -161,6 +161,7 @@ def test_too_costly_moments_are_drawn(monkeypatch):
         asked(X, model, "exact")
 
 
+@pytest.mark.slow
 def test_estimator(tmp_path):
     truth = GaP([[30.0, 1.0], [10.0, 20.0], [2.0, 40.0]])
     X = truth.sample(150, random_state=0)

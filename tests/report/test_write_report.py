@@ -278,6 +278,7 @@ def test_tiny_and_empty_models(N, F, K, tmp_path):
     write_report(tmp_path / "r.html", est)
 
 
+@pytest.mark.slow
 def test_many_components_features_and_samples_stay_small(tmp_path):
     """What is embedded does not grow with the data: 200 components, 20,000 features."""
     rng = np.random.default_rng(0)

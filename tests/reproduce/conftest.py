@@ -10,6 +10,17 @@ from figure_files import NEED_DATA, Made
 import gapmf.cli
 from gapmf.reproduce import FIGURES
 
+# The quick form of some figures again, at sizes that show the same.
+SMALLER = {
+    "fig2": lambda config: replace(config, n_draws=25),
+    "fig3a": lambda config: replace(config, n_draws=25),
+    # most of its time goes into the likelihood of all documents
+    "fig4": lambda config: replace(config, part=replace(config.part, judged=10)),
+    "spare": lambda config: replace(
+        config, cells=tuple(replace(cell, n_samples=50) for cell in config.cells)
+    ),
+}
+
 
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory):
@@ -20,9 +31,9 @@ def quick(tmp_path_factory):
     else:
         calls = [(name,) for name in FIGURES if name not in NEED_DATA]
     with pytest.MonkeyPatch.context() as patch:
-        fig4 = FIGURES["fig4"]  # most of its time goes into the likelihood of all documents
-        few = replace(fig4.quick, part=replace(fig4.quick.part, judged=10))
-        patch.setitem(FIGURES, "fig4", replace(fig4, quick=few))
+        for name, smaller in SMALLER.items():
+            figure = FIGURES[name]
+            patch.setitem(FIGURES, name, replace(figure, quick=smaller(figure.quick)))
         for name, *options in calls:
             given = ["reproduce", name, "--quick", *options, "-o", str(folder)]
             patch.setattr("sys.argv", ["gapmf", *given])
