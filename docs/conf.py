@@ -67,6 +67,8 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "abort_on_example_error": True,
     "show_signature": False,
+    "min_reported_time": 3600,  # times of the machine that built the site say little
+    "ignore_repr_types": r"matplotlib\.",
     "remove_config_comments": True,
     "plot_gallery": os.environ.get("GAPMF_GALLERY", "1") == "1",
 }

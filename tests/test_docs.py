@@ -242,10 +242,12 @@ def test_equations_are_linked_to_lines_of_code():
         links = importlib.import_module("source_names")
     finally:
         sys.path.pop(0)
-    text = (PROJECT / "docs" / "equations.md").read_text(encoding="utf-8")
-    names = [name for name in re.findall(r"`([^`]+)`", text) if links.is_linked(name)]
-    assert len(names) > 100
-    for name in names:
+    pages = ("equations", "theory")
+    text = [(PROJECT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in pages]
+    each = [[n for n in re.findall(r"`([^`]+)`", page) if links.is_linked(n)] for page in text]
+    assert len(each[0]) > 100
+    assert len(each[1]) > 20
+    for name in [*each[0], *each[1]]:
         place = links.find(name)
         assert place, name
         lines = (PROJECT / place.path).read_text(encoding="utf-8").splitlines()

@@ -11,10 +11,17 @@ import numpy as np
 from gapmf.counts import is_anndata
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.posterior import Posterior
-from gapmf.plot.arrange import OTHERS, PALETTE, group_names, has_group, structure_order
+from gapmf.plot.arrange import (
+    OTHERS,
+    PALETTE,
+    component_colours,
+    group_names,
+    has_group,
+    structure_order,
+)
 from gapmf.plot.component_plots import _plain
 from gapmf.plot.source import obs_groups
-from gapmf.plot.style import COLOUR, INK, bare, get_axes
+from gapmf.plot.style import INK, bare, get_axes
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries, check_whole
 
@@ -225,7 +232,8 @@ def activations(
     ax = get_axes(ax)
     places = np.arange(mean.size)
     error = np.maximum([mean - low, high - mean], 0.0)
-    ax.errorbar(places, mean, yerr=error, fmt="o", color=COLOUR, ecolor=INK, capsize=3, lw=1.2)
+    ax.errorbar(places, mean, yerr=error, fmt="none", ecolor=INK, capsize=3, lw=1.2)
+    ax.scatter(places, mean, s=40, c=component_colours(est.model_), zorder=3)
     if mean.size <= 40:
         ax.set_xticks(places)
     ax.set_ylim(bottom=0.0)

@@ -152,8 +152,8 @@ def _stopping(content: Content) -> str:
     if gain is None:
         return f"{text} (tolerance: {_short(est.tol)} nats per count)."
     return (
-        f"{text}: as many iterations as its last part had would add at most {_short(gain)} nats "
-        "per count."
+        f"{text}: as many iterations as its last part had would add at most "
+        f"{_short(max(gain, 1e-6))} nats per count."
     )
 
 

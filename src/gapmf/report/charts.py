@@ -205,7 +205,7 @@ def overlap_picture(overlap: Array, order: NDArray[np.intp], alt: str) -> Html:
     pixels = np.zeros((K, K, 4), dtype=np.uint8)
     pixels[..., :3] = (59, 111, 182)
     off = overlap[~np.eye(K, dtype=bool)]
-    low, range_ = float(off.min()), float(np.ptp(off)) or 1.0
+    low, range_ = float(off.min()), max(float(np.ptp(off)), 0.2)  # small differences stay pale
     level = (overlap[np.ix_(order, order)] - low) / range_
     pixels[..., 3] = np.round(20 + 235 * np.clip(level, 0.0, 1.0))
     pixels[np.arange(K), np.arange(K)] = (128, 128, 128, 70)  # of no interest

@@ -128,11 +128,12 @@ def table(
         options += [tag("option", f"{k}: {label}", value=k) for k, label in components]
         picker = tag("select", *options)
         controls.append(tag("label", tag("span", choose), picker, class_="choose"))
+    one = len(rows) <= PAGE_ROWS
     pages = tag(
         "div",
-        tag("button", "Previous", type="button", class_="previous"),
+        tag("button", "Previous", type="button", class_="previous", hidden=one),
         tag("p", _status(len(rows)), role="status"),
-        tag("button", "Next", type="button", class_="next"),
+        tag("button", "Next", type="button", class_="next", hidden=one),
         class_="pages",
     )
     head = tag("thead", tag("tr", *heads))

@@ -31,7 +31,7 @@ def the_check(content: Content) -> Html:
         return missing("Whether the model describes the data", content, "")
     check = content.data.check
     if check is None:
-        return tag("p", "There is no such check yet of fits with exposures or missing entries.")
+        return tag("p", "There is no such check yet of data with unobserved entries.")
     low, middle, high = check.bands()
     rows = []
     for i, name in enumerate(check.statistics):
@@ -41,7 +41,7 @@ def the_check(content: Content) -> Html:
                 STATISTICS[name],
                 _value(check.observed[i]),
                 _value(middle[i]),
-                f"{write_short(low[i])} to {write_short(high[i])}",
+                f"{_short(low[i])} to {_short(high[i])}",
                 [float(check.p_values[i]), f"{check.p_values[i]:.3f}"],
                 marked,
             ]
@@ -76,7 +76,11 @@ def the_check(content: Content) -> Html:
 
 
 def _value(value: float) -> list[object]:
-    return [float(value) if np.isfinite(value) else None, write_short(float(value))]
+    return [float(value) if np.isfinite(value) else None, _short(value)]
+
+
+def _short(value: float) -> str:
+    return write_short(float(value)).replace("-", "\N{MINUS SIGN}")
 
 
 def the_ranks(content: Content) -> Html:
@@ -134,6 +138,8 @@ def _capital(text: str) -> str:
 def next_steps(content: Content) -> Html:
     """Say what to do next."""
     model, data = files(content)
+    K = content.model.n_components
+    ranks = ",".join(str(k) for k in sorted({max(K // 2, 1), K, 2 * K}))
     commands = [
         ("How likely are data that the fit has not seen?", f"gapmf score {model} NEW_DATA"),
         ("What is each component worth, and how many are enough?", f"gapmf rank {model} {data}"),
@@ -141,7 +147,7 @@ def next_steps(content: Content) -> Html:
             "Which components differ between groups of samples?",
             f"gapmf compare {model} {data} --groups GROUPS",
         ),
-        ("Would more or fewer components predict better?", f"gapmf select {data} -k 5,10,20,40"),
+        ("Would more or fewer components predict better?", f"gapmf select {data} -k {ranks}"),
         (
             "The proportions of all samples, to cluster and plot:",
             f"gapmf transform {model} {data} -o proportions.csv",
@@ -160,7 +166,7 @@ def next_steps(content: Content) -> Html:
         "have little of a component and a few have much.",
     }
     glossary = [tag("div", tag("dt", name), tag("dd", text)) for name, text in words.items()]
-    return join([tag("ul", *steps), tag("h3", "Words"), tag("dl", *glossary, class_="facts")])
+    return join([tag("ul", *steps), tag("h3", "Words"), tag("dl", *glossary, class_="facts words")])
 
 
 SECTIONS = (
@@ -168,7 +174,7 @@ SECTIONS = (
     Section("components", "Components", the_components),
     Section("map", "Which components are alike", the_map),
     Section("samples", "Samples", the_samples),
-    Section("check", "Does it describe the data", the_check),
-    Section("ranks", "How many components", the_ranks),
+    Section("check", "Does it describe the data?", the_check),
+    Section("ranks", "How many components?", the_ranks),
     Section("next", "What to do next", next_steps),
 )
