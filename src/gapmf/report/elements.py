@@ -119,7 +119,13 @@ def table(
         tag(
             "label",
             tag("span", "Search"),
-            tag("input", type="search", autocomplete="off", spellcheck="false"),
+            tag(
+                "input",
+                type="search",
+                aria_label=f"Search: {caption}",
+                autocomplete="off",
+                spellcheck="false",
+            ),
             class_="search",
         )
     ]
@@ -161,5 +167,5 @@ def chip(k: int, label: str, share: float | None = None, sd: float | None = None
         percent = f"{100 * share:.0f}"
         if sd is not None:
             percent += f" ± {100 * sd:.{int(sd < 0.01)}f}"
-        words.append(tag("span", f" {percent} %", class_="quiet"))
+        words.append(tag("span", f" {percent}\N{NO-BREAK SPACE}%", class_="quiet"))
     return tag("a", *words, class_=f"chip k{k}", href=f"#component-{k}")
