@@ -31,6 +31,7 @@ extensions = [
 exclude_patterns = ["_build", "_templates", "gallery", "README.md"]
 templates_path = ["_templates"]
 nitpicky = True
+default_role = "code"  # a single backtick in a docstring is code, as in Markdown
 
 # Markdown: pages are plain enough for GitHub. Headings get GitHub's anchors.
 myst_heading_anchors = 3

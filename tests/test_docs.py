@@ -281,6 +281,13 @@ def test_the_reference_lists_every_public_name():
     assert all(_find(f"gapmf.{name}") for name in listed - {*gapmf._EXPORTS})
 
 
+def test_references_do_not_look_like_lists():
+    """A reference on one line that begins with an initial, "G. Schwarz", would be item G of a list."""
+    sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "src").rglob("*.py")]
+    found = [re.findall(r"^ *\.\. \[\d\] [A-Z]\. .*\.$", text, re.M) for text in sources]
+    assert [lines for lines in found if lines] == []
+
+
 def test_the_readme_shows_the_two_commands_and_the_orientation():
     text = _readme()
     for words in ("make demo", "make test", "X is Vᵀ", "Not there yet"):
