@@ -282,7 +282,7 @@ def test_the_reference_lists_every_public_name():
 
 
 def test_references_do_not_look_like_lists():
-    """A reference on one line that begins with an initial, "G. Schwarz", would be item G of a list."""
+    """On one line, one that begins with an initial, "G. Schwarz", would be item G of a list."""
     sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "src").rglob("*.py")]
     found = [re.findall(r"^ *\.\. \[\d\] [A-Z]\. .*\.$", text, re.M) for text in sources]
     assert [lines for lines in found if lines] == []
