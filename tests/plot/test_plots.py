@@ -97,9 +97,9 @@ def test_features_that_a_component_hardly_has_are_not_shown():
         [[9, 5, 0, 1], [0, 0, 7, 0], [8, 6, 1, 0]]
     )
     est.model_ = GaP(W)
-    est.feature_names_in_ = np.array(["a" * 30, "b", "c", "d"], dtype=object)
+    est.feature_names_in_ = np.array(["a" * 30 + "z", "b", "c", "d"], dtype=object)
     first, second = plot.components(est, which=[0, 1])
-    assert [t.get_text() for t in first.texts[::2]] == ["a" * 21 + "…", "b"]
+    assert [t.get_text() for t in first.texts[::2]] == ["aaaaaaaa…aaaaaaz", "b"]
     assert [t.get_text() for t in second.texts[::2]] == ["c"]
     rows = plot.heatmap(est).get_yticklabels()
     assert [t.get_text()[:1] for t in rows] == ["a", "b", "c"]

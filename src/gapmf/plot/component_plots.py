@@ -21,7 +21,7 @@ from gapmf.ranks.features import (
 )
 from gapmf.validation import check_whole
 
-LONGEST = 22  # letters of a name in a panel; the weight of the feature is beside it
+LONGEST = 16  # letters of a name in a panel; the weight of the feature is beside it
 
 
 def components(
@@ -100,7 +100,7 @@ def _draw_words(ax: Any, words: list[str], weights: Any, widest: float, colour: 
     places = np.arange(len(words))
     ax.barh(places, weights, height=0.16, color=colour, align="edge")
     for y, word, weight in zip(places, words, weights, strict=True):
-        text = word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"
+        text = word if len(word) <= LONGEST else f"{word[:8]}…{word[9 - LONGEST :]}"
         ax.text(0.0, y - 0.1, _plain(text), va="bottom", fontsize=9.5, color=INK)
         ax.text(widest, y - 0.1, f"{weight:.1%}", va="bottom", ha="right", fontsize=8, color=QUIET)
     ax.set_xlim(0.0, widest or 1.0)

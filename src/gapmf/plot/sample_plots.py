@@ -89,7 +89,9 @@ def structure(
     most = check_whole(max_samples, "max_samples")
     names = [None] if groups is None else group_names(groups)
     known = [] if groups is None else has_group(groups)
-    ax = get_axes(ax, 8.0, 2.6)
+    written = [] if groups is None else [len(str(name)) for name in names]
+    crowded = sum(written) > 60  # then labels are turned, and need space below
+    ax = get_axes(ax, 8.0, 2.6 + (0.045 * max(written) if crowded else 0.0))
     palette = component_palette(proportions)
     stack = np.argsort(-proportions.mean(axis=0), kind="stable")
     left, middles = 0.0, []
