@@ -388,7 +388,7 @@ def _draw_totals(ax: Any, found: PredictiveCheck) -> None:
     if min(found.totals[0], low[0]) > 0 and found.totals[-1] > 20 * found.totals[0]:
         ax.set_xscale("log")
     tidy(ax, "total of a sample", "share of samples below", "totals")
-    _legend(ax, "model, 90 % of draws", FLAGGED if flagged else COLOUR, right=True)
+    _legend(ax, "model, 90 %", FLAGGED if flagged else COLOUR, right=True)
 
 
 def _draw_moments(ax: Any, found: PredictiveCheck) -> None:

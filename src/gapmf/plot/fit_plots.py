@@ -139,7 +139,7 @@ def rank_report(report: RankReport, *, ax: Any = None) -> Any:
     if (cost > 0).any() and cost.max() > 30 * max(np.median(np.abs(cost)), 1.0):
         ax.set_xscale("symlog", linthresh=max(float(np.median(np.abs(cost))), 1.0))
     ax.margins(x=0.14)  # for what is written beside the bars
-    ax.set_xlabel(f"loss in log-likelihood of {_criterion(report.criterion)} (nats)")
+    ax.set_xlabel(f"loss in log-likelihood (nats)\nof {_criterion(report.criterion)}")
     ax.set_title(f"{report.rank} of {order.size} components are kept", fontsize=10, loc="left")
     bare(ax)
     return ax
