@@ -31,6 +31,7 @@ extensions = [
 exclude_patterns = ["_build", "_templates", "gallery", "README.md"]
 templates_path = ["_templates"]
 nitpicky = True
+default_role = "code"  # a single backtick in a docstring is code, as in Markdown
 
 # Markdown: pages are plain enough for GitHub. Headings get GitHub's anchors.
 myst_heading_anchors = 3
@@ -67,6 +68,8 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "abort_on_example_error": True,
     "show_signature": False,
+    "min_reported_time": 3600,  # times of the machine that built the site say little
+    "ignore_repr_types": r"matplotlib\.",
     "remove_config_comments": True,
     "plot_gallery": os.environ.get("GAPMF_GALLERY", "1") == "1",
 }

@@ -242,10 +242,12 @@ def test_equations_are_linked_to_lines_of_code():
         links = importlib.import_module("source_names")
     finally:
         sys.path.pop(0)
-    text = (PROJECT / "docs" / "equations.md").read_text(encoding="utf-8")
-    names = [name for name in re.findall(r"`([^`]+)`", text) if links.is_linked(name)]
-    assert len(names) > 100
-    for name in names:
+    pages = ("equations", "theory")
+    text = [(PROJECT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in pages]
+    each = [[n for n in re.findall(r"`([^`]+)`", page) if links.is_linked(n)] for page in text]
+    assert len(each[0]) > 100
+    assert len(each[1]) > 20
+    for name in [*each[0], *each[1]]:
         place = links.find(name)
         assert place, name
         lines = (PROJECT / place.path).read_text(encoding="utf-8").splitlines()
@@ -277,6 +279,13 @@ def test_the_reference_lists_every_public_name():
     wanted = {*gapmf._EXPORTS, *(f"plot.{name}" for name in gapmf.plot.__all__)}
     assert wanted <= listed
     assert all(_find(f"gapmf.{name}") for name in listed - {*gapmf._EXPORTS})
+
+
+def test_references_do_not_look_like_lists():
+    """On one line, one that begins with an initial, "G. Schwarz", would be item G of a list."""
+    sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "src").rglob("*.py")]
+    found = [re.findall(r"^ *\.\. \[\d\] [A-Z]\. .*\.$", text, re.M) for text in sources]
+    assert [lines for lines in found if lines] == []
 
 
 def test_the_readme_shows_the_two_commands_and_the_orientation():

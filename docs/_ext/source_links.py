@@ -12,7 +12,7 @@ from pygments.lexers import PythonLexer
 from source_names import PROJECT, find, is_linked
 from sphinx.util import logging
 
-PAGES = {"equations"}
+PAGES = {"equations", "theory"}
 GALLERY = re.compile(r"\]\(((?:\.\./)*)gallery/(\w+)\.py\)")
 
 

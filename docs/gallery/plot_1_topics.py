@@ -31,8 +31,10 @@ for size, (name, words) in zip([90, 70, 50, 35], topics.items(), strict=True):
         text = []
         for _ in range(rng.poisson(50)):
             source = words if rng.random() < own else topics[other]
-            noisy = rng.random() < 0.05
-            text.append(rng.choice(everything) if noisy else rng.choice(source, p=weights))
+            if rng.random() < 0.05:
+                text.append(rng.choice(everything))
+            else:
+                text.append(rng.choice(source, p=weights))
         texts.append(" ".join(text))
         labels.append(name)
 

@@ -64,7 +64,8 @@ except ImportError:
 
     place, method = PCA(2).fit_transform(np.sqrt(P)), "PCA"
 else:
-    place, method = umap.UMAP(metric="hellinger", random_state=0, n_jobs=1).fit_transform(P), "UMAP"
+    layout = umap.UMAP(metric="hellinger", random_state=0, n_jobs=1)
+    place, method = layout.fit_transform(P), "UMAP"
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 for kind in np.unique(kinds):

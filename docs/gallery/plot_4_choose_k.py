@@ -8,12 +8,14 @@ many is asked which of them it needs.
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import gapmf
 
 rng = np.random.default_rng(0)
 truth = gapmf.GaP(120 * rng.dirichlet(np.full(40, 0.15), 4).T, alpha=0.3)
-X = truth.sample(250, random_state=0)
+names = [f"feature {f}" for f in range(40)]
+X = pd.DataFrame(truth.sample(250, random_state=0), columns=names)
 
 # %%
 # Held-out counts
@@ -33,9 +35,11 @@ ax = gapmf.plot.rank_selection(selection)
 est = gapmf.GammaPoissonMF(n_components=6, alpha=0.3, random_state=0).fit(X)
 report = est.rank_report(X)
 pruned = est.prune(X, report=report)
-figure, axes = plt.subplots(1, 2, figsize=(11, 3), layout="constrained")
-gapmf.plot.rank_report(report, ax=axes[0])
-gapmf.plot.rank_report(pruned.rank_report(X), ax=axes[1])
+ax = gapmf.plot.rank_report(report)
+
+# %%
+# The four that remain:
+ax = gapmf.plot.rank_report(pruned.rank_report(X))
 
 # %%
 # These are the true components: cosines between the true and the fitted ones.

@@ -23,15 +23,15 @@ print(check)
 # %%
 # Totals of samples, variances of features, and all statistics beside those of draws from the model. Totals vary far more than
 # the model allows.
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-axes = check.plot(axes)
+figure, axes = plt.subplot_mosaic("AB;CC", figsize=(8, 6.5), layout="constrained")
+axes = check.plot([axes[name] for name in "ABC"])
 
 # %%
 # The advice: tell the fit the exposures. Now the data look like draws from the model.
 est = gapmf.GammaPoissonMF(3, random_state=0).fit(X, exposure=hours)
 check = est.predictive_check(X, exposure=hours, random_state=0)
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-axes = check.plot(axes)
+figure, axes = plt.subplot_mosaic("AB;CC", figsize=(8, 6.5), layout="constrained")
+axes = check.plot([axes[name] for name in "ABC"])
 
 # %%
 # Has the fit converged?

@@ -38,17 +38,19 @@ seen = pd.DataFrame(plays - hidden, columns=songs)
 est = gapmf.GammaPoissonMF(4, alpha=0.25, random_state=0).fit(seen)
 ranked = est.recommend(seen, n=10).items
 wanted = (hidden > 0) & (seen.to_numpy() == 0)
-hits = np.array([[song >= 0 and wanted[n, song] for song in row] for n, row in enumerate(ranked)])
+hits = np.zeros(ranked.shape)
+for n, row in enumerate(ranked):
+    hits[n] = [song >= 0 and wanted[n, song] for song in row]
 found = hits.cumsum(axis=1).sum(axis=0) / wanted.sum()
 popular = np.argsort(-seen.sum().to_numpy(), kind="stable")
 baseline = np.zeros(10)
 for n in range(len(plays)):
     rest = [song for song in popular if seen.iat[n, song] == 0][:10]
     baseline[: len(rest)] += wanted[n, rest]
+baseline = baseline.cumsum() / wanted.sum()
+lengths = range(1, 11)
 figure, ax = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
-ax.plot(range(1, 11), found, "o-", label="gapmf")
-ax.plot(
-    range(1, 11), baseline.cumsum() / wanted.sum(), "s--", color="grey", label="most played songs"
-)
+ax.plot(lengths, found, "o-", label="gapmf")
+ax.plot(lengths, baseline, "s--", color="grey", label="most played songs")
 ax.set(xlabel="length of the list", ylabel="hidden songs found", ylim=(0, None))
 ax.legend(frameon=False)

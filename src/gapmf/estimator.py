@@ -309,7 +309,7 @@ class GammaPoissonMF(
     .. [3] O. Dikmen and C. Févotte, "Maximum marginal likelihood estimation for nonnegative
        dictionary learning in the Gamma-Poisson model", IEEE Transactions on Signal Processing,
        2012.
-    .. [4] J. Canny, "GaP: a factor model for discrete data", SIGIR, 2004.
+    .. [4] Canny, J., "GaP: a factor model for discrete data", SIGIR, 2004.
     .. [5] O. Cappé and E. Moulines, "On-line expectation-maximization algorithm for latent data
        models", Journal of the Royal Statistical Society B, 2009.
 

@@ -154,7 +154,7 @@ def select_rank(
 
     References
     ----------
-    .. [1] G. Schwarz, "Estimating the Dimension of a Model", The Annals of Statistics 6(2), 1978.
+    .. [1] Schwarz, G., "Estimating the Dimension of a Model", The Annals of Statistics 6(2), 1978.
 
     Examples
     --------

@@ -59,6 +59,11 @@ def test_convergence(est):
     np.testing.assert_array_equal(line.get_ydata(), values[there])
     norms = plot.convergence(est, show="norms")
     assert len(norms.lines) == 3
+    for handle, text in zip(norms.get_legend().get_lines(), norms.get_legend().texts, strict=True):
+        line = next(li for li in norms.lines if li.get_color() == handle.get_color())
+        np.testing.assert_array_equal(
+            line.get_ydata(), est.history_["norms"][:, int(text.get_text())]
+        )
     with pytest.raises(InvalidInputError, match="show must be one of 'log_likelihood', 'norms'"):
         plot.convergence(est, show="bound")
 
@@ -84,6 +89,20 @@ def test_words_of_components(est, adata, stored):
         assert texts[::2] == [name for name, _ in top]
         assert [bar.get_width() for bar in ax.patches] == pytest.approx([w for _, w in top])
         assert ax.get_title("left").startswith(f"{k}: {est.model_.shares[k]:.1%}")
+
+
+def test_features_that_a_component_hardly_has_are_not_shown():
+    W = np.array([[50.0, 1e-9], [30.0, 1e-9], [1e-9, 60.0], [0.04, 1e-9]])
+    est = GammaPoissonMF(2, random_state=0, tol=1e-2).fit(
+        [[9, 5, 0, 1], [0, 0, 7, 0], [8, 6, 1, 0]]
+    )
+    est.model_ = GaP(W)
+    est.feature_names_in_ = np.array(["a" * 30 + "z", "b", "c", "d"], dtype=object)
+    first, second = plot.components(est, which=[0, 1])
+    assert [t.get_text() for t in first.texts[::2]] == ["aaaaaaaa…aaaaaaz", "b"]
+    assert [t.get_text() for t in second.texts[::2]] == ["c"]
+    rows = plot.heatmap(est).get_yticklabels()
+    assert [t.get_text()[:1] for t in rows] == ["a", "b", "c"]
 
 
 def test_images_of_components(est):
@@ -170,8 +189,10 @@ def test_activations(est, adata):
     ax = drawn(plot.activations(est, adata, 3, name="$5"))
     found = est.posterior(adata)
     norms = est.model_.column_norms
-    line, _, (bars,) = ax.containers[0]
-    np.testing.assert_allclose(line.get_ydata(), found.mean[3] * norms)
+    _, _, (bars,) = ax.containers[0]
+    points = ax.collections[-1]
+    np.testing.assert_allclose(points.get_offsets()[:, 1], found.mean[3] * norms)
+    assert [to_hex(c) for c in points.get_facecolors()] == arrange.component_colours(est.model_)
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
     np.testing.assert_allclose(ends, (found.quantiles[:, 3] * norms).T)
     with pytest.raises(InvalidInputError, match="sample is 40, but X has 40 rows"):
@@ -188,7 +209,11 @@ def test_ranks():
         labels=("a", "b", "c"),
     )  # fmt: skip
     ax = drawn(plot.rank_report(report))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["2 c", "1 b (not kept)", "0 a"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "2: c",
+        "1: b (not kept)",
+        "0: a",
+    ]
     assert [bar.get_width() for bar in ax.patches] == [5e3, 0.4, 9.0]
     assert [text.get_text() for text in ax.texts] == ["at most"]
     selection = RankSelection(

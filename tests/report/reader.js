@@ -101,6 +101,12 @@ if (folded) {
   unfold();
   found.unfolded = folded.closest("details").open;
 }
+// Labels of the map: none lies on a circle of another component, or on another label.
+const boxes = [...document.querySelectorAll(".map .circle, .map .word")].map((e) => [e, e.getBoundingClientRect()]);
+const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+found.labels = boxes.filter(([e]) => e.className === "word").length;
+found.covered = boxes.flatMap(([e, a], i) =>
+  e.className === "word" ? boxes.filter(([, b], j) => i !== j && meet(a, b)).map(([o]) => `${e.textContent}: ${o.outerHTML}`) : []);
 found.scripts = document.scripts.length;
 found.elements = document.querySelectorAll("*").length;
 found.text = document.querySelector("main").innerText;

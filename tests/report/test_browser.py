@@ -89,6 +89,13 @@ def test_it_can_be_used_without_eyes_or_mouse(opened):
     assert levels.count(1) == 1
 
 
+def test_labels_of_the_map_cover_nothing(opened):
+    found, _, request = opened
+    assert found["labels"] >= 3
+    if request.param[0] == 1280:
+        assert found["covered"] == []
+
+
 def _number(text):
     return float(re.search(r"[−-]?[\d,.]+", text)[0].replace(",", "").replace("−", "-"))
 

@@ -100,7 +100,7 @@ def test_the_comparison_with_one_component(fit):
     """By hand: negative binomial totals, the best of many shapes, and multinomial directions."""
     est, X = fit
     totals, p = X.sum(axis=1), est.feature_counts_ / est.feature_counts_.sum()
-    one = _one_component(est.set_params(smoothing=0.0), X_csr(X))
+    one = _one_component(est.set_params(smoothing=0.0), X_csr(X), None)
     est.set_params(smoothing=1e-3)
     direction = stats.multinomial(totals, np.broadcast_to(p, X.shape)).logpmf(X).sum()
     mean = totals.mean()
@@ -113,6 +113,40 @@ def test_the_comparison_with_one_component(fit):
     near = coarse[values(coarse).argmax()] + np.linspace(-0.02, 0.02, 41)
     best = values(near).max()
     assert one == pytest.approx(direction + best, abs=1e-3)
+
+
+def test_exposures(tmp_path):
+    """One component by hand, over shapes and means; and the predictive check, which takes them."""
+    rng = np.random.default_rng(3)
+    s = rng.uniform(0.1, 10.0, 40)
+    X = rng.poisson(s[:, None] * (rng.gamma(0.7, 1.0, (40, 2)) @ rng.gamma(0.5, 6.0, (2, 5))))
+    est = GammaPoissonMF(2, random_state=0, tol=1e-2, smoothing=0.0).fit(X, exposure=s)
+    totals, p = X.sum(axis=1), est.feature_counts_ / est.feature_counts_.sum()
+    direction = stats.multinomial(totals, np.broadcast_to(p, X.shape)).logpmf(X).sum()
+
+    def values(log_shapes, log_means):
+        a, m = np.exp(log_shapes)[:, None, None], np.exp(log_means)[:, None] * s
+        return stats.nbinom(a, a / (a + m)).logpmf(totals).sum(axis=-1)
+
+    shapes, means = np.linspace(-3, 3, 61), np.linspace(-1, 5, 61)
+    coarse = values(shapes, means)
+    i, j = np.unravel_index(coarse.argmax(), coarse.shape)
+    assert 0 < i < 60
+    assert 0 < j < 60
+    fine = np.linspace(-0.1, 0.1, 81)
+    best = values(shapes[i] + fine, means[j] + fine).max()
+    assert best > values(shapes[i] + fine, np.log([totals.sum() / s.sum()])).max() + 1e-2
+    data = collect(est, X, Wanted(exposure=s)).data
+    assert data.one_component == pytest.approx(direction + best, abs=1e-3)
+    write_report(tmp_path / "r.html", est, X, exposure=s)
+    _, _, words = read(tmp_path / "r.html")
+    assert "data sets were drawn from the fitted model" in words
+    assert "as probable" in words
+    mask = rng.random(X.shape) < 0.9
+    write_report(tmp_path / "r.html", est, X, exposure=s, observed=mask)
+    _, _, words = read(tmp_path / "r.html")
+    assert "no such check yet of data with unobserved entries" in words
+    assert "as probable" not in words
 
 
 def X_csr(X):

@@ -394,7 +394,7 @@ def _draw_totals(ax: Any, found: PredictiveCheck) -> None:
     if min(found.totals[0], low[0]) > 0 and found.totals[-1] > 20 * found.totals[0]:
         ax.set_xscale("log")
     tidy(ax, "total of a sample", "share of samples below", "totals")
-    _legend(ax, "model, 90 % of draws", FLAGGED if flagged else COLOUR)
+    _legend(ax, "model, 90 %", FLAGGED if flagged else COLOUR, right=True)
 
 
 def _draw_moments(ax: Any, found: PredictiveCheck) -> None:
@@ -440,8 +440,11 @@ def _draw_statistics(ax: Any, found: PredictiveCheck) -> None:
     tidy(ax, "observed, in half-widths of the band", "", "all statistics")
 
 
-def _legend(ax: Any, model: str, colour: str) -> None:
-    for y, text, shade in ((0.97, "data", colour), (0.89, model, QUIET)):
+def _legend(ax: Any, model: str, colour: str, *, right: bool = False) -> None:
+    """Name the colours: above on the left, or below on the right, where no curve is."""
+    x, side, heights = (0.98, "right", (0.17, 0.09)) if right else (0.03, "left", (0.97, 0.89))
+    for y, text, shade in zip(heights, ("data", model), (colour, QUIET), strict=True):
         ax.text(
-            0.03, y, text, color=shade, transform=ax.transAxes, va="top", fontsize=9, weight="bold"
-        )
+            x, y, text, color=shade, transform=ax.transAxes, ha=side, va="top", fontsize=9,
+            weight="bold",
+        )  # fmt: skip

@@ -98,7 +98,7 @@ def _write_mtx(X: sp.csr_array, names: Any, path: str) -> None:
 
 def _write_uci(X: sp.csr_array, names: Any, path: str) -> None:
     entries = X.tocoo()
-    rows = np.column_stack([entries.coords[0] + 1, entries.coords[1] + 1, entries.data])
+    rows = np.column_stack([entries.row + 1, entries.col + 1, entries.data])
     text = "".join(f"{n} {f} {v}\n" for n, f, v in rows.tolist())
     head = f"{X.shape[0]}\n{X.shape[1]}\n{X.nnz}\n"
     content = (head + text).encode()

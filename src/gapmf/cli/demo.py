@@ -223,7 +223,7 @@ def _compare(
         p = (1.0 - _FLOOR) * rates / rates.sum(axis=1, keepdims=True)
         p = np.broadcast_to(p + _FLOOR * background / background.sum(), rest.shape)
         entries = rest.tocoo()
-        return f"{np.exp(-np.log(p[entries.coords]) @ entries.data / rest.sum()):.2f}"
+        return f"{np.exp(-np.log(p[entries.row, entries.col]) @ entries.data / rest.sum()):.2f}"
 
     rows: list[tuple[str, ...]] = []
     # With one component the prediction is the same whatever is shown.

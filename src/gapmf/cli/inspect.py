@@ -25,7 +25,7 @@ import gapmf.storage as storage
 from gapmf.em.prior import log_prior
 from gapmf.errors import StorageError
 from gapmf.persistence import Fitted, conversion, read_model
-from gapmf.ranks.features import top_features
+from gapmf.ranks.features import top_features, visible_features
 from gapmf.storage.output import check_output, to_json, write_table
 
 if TYPE_CHECKING:
@@ -93,10 +93,13 @@ def topics_table(
     first = "largest" if by == "weight" else "most distinctive"
     table.add_column(f"{first} features, and their weights in %")
     for component in _components(fitted, n, by)[:shown]:
+        tops = component["features"]
+        visible = visible_features(np.array([top["weight"] for top in tops]))
         words = Words(
             [
                 Text.assemble(str(top["feature"]), (f" {100 * top['weight']:.1f}", "dim"))
-                for top in component["features"]
+                for top, seen in zip(tops, visible, strict=True)
+                if seen
             ]
         )
         share, alpha = f"{component['share']:.1%}", f"{component['alpha']:.3g}"

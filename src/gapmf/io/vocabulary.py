@@ -132,6 +132,6 @@ def align_features(table: Table, wanted: Iterable[Any]) -> Table:
             stacklevel=3,
         )
     kept = counts[:, np.flatnonzero(known)].tocoo()
-    places = (kept.coords[0], to[known][kept.coords[1]])
+    places = (kept.row, to[known][kept.col])
     aligned = sp.csr_array((kept.data, places), shape=(counts.shape[0], len(wanted)))
     return table._replace(counts=aligned, feature_names=wanted)

@@ -18,8 +18,16 @@ from gapmf.plot.arrange import (
     similarity_order,
 )
 from gapmf.plot.arrange import similarity as overlap_of
-from gapmf.ranks.features import distinctiveness, feature_weights, frequency_ratios, order_features
+from gapmf.ranks.features import (
+    distinctiveness,
+    feature_weights,
+    frequency_ratios,
+    order_features,
+    visible_features,
+)
 from gapmf.validation import check_whole
+
+LONGEST = 16  # letters of a name in a panel; the weight of the feature is beside it
 
 
 def components(
@@ -74,7 +82,7 @@ def components(
     some = _components(fit, which)
     n = check_whole(n_features, "n_features")
     height = 1.9 if shape else 0.5 + 0.24 * n
-    panels = get_panels(axes, len(some), n_columns, 1.7 if shape else 2.4, height)
+    panels = get_panels(axes, len(some), n_columns, 1.7 if shape else 2.0, height)
     colours, weights = component_colours(fit.model), feature_weights(fit.model)
     top = None if shape else order_features(fit.model, fit.feature_counts, n=n)
     widest = 0.0 if top is None else max(float(weights[top[:, k], k].max()) for k in some)
@@ -84,7 +92,7 @@ def components(
             ax.imshow(weights[:, k].reshape(shape), cmap="magma", interpolation="nearest")
             ax.set_title(f"{k}: {share}", fontsize=9)
         else:
-            best = [f for f in top[:, k] if weights[f, k] > 0]
+            best = top[visible_features(weights[:, k])[top[:, k]], k]
             _draw_words(ax, [str(fit.names[f]) for f in best], weights[best, k], widest, colours[k])
             ax.set_ylim(n - 0.7, -0.85)
             title = f"{k}: {share} of the counts"
@@ -98,7 +106,8 @@ def _draw_words(ax: Any, words: list[str], weights: Any, widest: float, colour: 
     places = np.arange(len(words))
     ax.barh(places, weights, height=0.16, color=colour, align="edge")
     for y, word, weight in zip(places, words, weights, strict=True):
-        ax.text(0.0, y - 0.1, _plain(word), va="bottom", fontsize=9.5, color=INK)
+        text = word if len(word) <= LONGEST else f"{word[:8]}…{word[9 - LONGEST :]}"
+        ax.text(0.0, y - 0.1, _plain(text), va="bottom", fontsize=9.5, color=INK)
         ax.text(widest, y - 0.1, f"{weight:.1%}", va="bottom", ha="right", fontsize=8, color=QUIET)
     ax.set_xlim(0.0, widest or 1.0)
 
@@ -151,7 +160,8 @@ def heatmap(
     some = _components(fit, which)
     n = check_whole(n_features, "n_features")
     top = order_features(fit.model, fit.feature_counts, n=n)
-    rows = list(dict.fromkeys(int(f) for k in some for f in top[:, k] if fit.model.W[f, k] > 0))
+    visible = visible_features(fit.model.W)
+    rows = list(dict.fromkeys(int(f) for k in some for f in top[:, k] if visible[f, k]))
     ratios = frequency_ratios(fit.model, fit.feature_counts, np.array(rows, dtype=np.int64))
     values = np.log2(ratios[:, some])
     ax = get_axes(ax, 2.2 + 0.3 * len(some), 1.0 + 0.2 * len(rows))
@@ -160,7 +170,9 @@ def heatmap(
     ax.set_xticks(range(len(some)), [str(k) for k in some])
     ax.set_yticks(range(len(rows)), [_plain(str(fit.names[f])) for f in rows], fontsize=8)
     ax.set_xlabel("component")
-    ax.figure.colorbar(image, ax=ax, label="log₂ of the frequency, over that in the others")
+    label = "log₂ of the frequency, over that in the others"
+    extend = "max" if values.max(initial=0.0) > limit else "neither"
+    ax.figure.colorbar(image, ax=ax, label=label, extend=extend)
     return ax
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gapmf.ranks.report import RankReport
     from gapmf.selection import RankSelection
 
+N_NAMED = 20  # components in a legend, the largest
 OBJECTIVES = {
     "log_likelihood": "log-likelihood (nats)",
     "bound": "lower bound of the log-likelihood (nats)",
@@ -77,8 +78,17 @@ def convergence(est: GammaPoissonMF, *, show: str | None = None, ax: Any = None)
     x = np.arange(1, est.n_iter_ + 1)
     if show == "norms":
         colours = component_colours(est.model_)
-        for k in share_order(est.model_)[::-1]:
-            ax.plot(x, history["norms"][:, k], color=colours[k], lw=1.2)
+        order = share_order(est.model_)
+        lines = {
+            k: ax.plot(x, history["norms"][:, k], color=colours[k], lw=1.2)[0] for k in order[::-1]
+        }
+        if order.size > 1:
+            named = order[:N_NAMED]
+            ax.legend(
+                [lines[k] for k in named], [str(k) for k in named], title="component",
+                frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8,
+                ncols=1 + (named.size > 10),
+            )  # fmt: skip
         ax.set_ylabel("norm of each component")
     else:
         values = history[show]
@@ -129,13 +139,16 @@ def rank_report(report: RankReport, *, ax: Any = None) -> Any:
         if report.bound[k]:
             beside(ax, "at most", (cost[i] + report.cost_error[k], i), (4, 0), QUIET)
     labels = report.labels or ("",) * order.size
-    names = [f"{k} {labels[k]}" + ("" if report.keep[k] else " (not kept)") for k in order]
+    names = [
+        f"{k}: {labels[k]}".rstrip(": ") + ("" if report.keep[k] else " (not kept)") for k in order
+    ]
     ax.set_yticks(places, names)
     ax.invert_yaxis()
     ax.axvline(0.0, color=INK, lw=0.8)
     if (cost > 0).any() and cost.max() > 30 * max(np.median(np.abs(cost)), 1.0):
         ax.set_xscale("symlog", linthresh=max(float(np.median(np.abs(cost))), 1.0))
-    ax.set_xlabel(f"loss in log-likelihood of {_criterion(report.criterion)} (nats)")
+    ax.margins(x=0.14)  # for what is written beside the bars
+    ax.set_xlabel(f"loss in log-likelihood (nats)\nof {_criterion(report.criterion)}")
     ax.set_title(f"{report.rank} of {order.size} components are kept", fontsize=10, loc="left")
     bare(ax)
     return ax

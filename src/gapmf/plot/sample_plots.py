@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gapmf.analysis.pictures import COLOUR, INK, bare, get_axes
+from gapmf.analysis.pictures import INK, bare, get_axes
 from gapmf.counts import is_anndata
 from gapmf.errors import InvalidInputError
 from gapmf.likelihood.posterior import Posterior
-from gapmf.plot.arrange import OTHERS, PALETTE, group_names, has_group, obs_groups, structure_order
+from gapmf.plot.arrange import (
+    OTHERS,
+    PALETTE,
+    component_colours,
+    group_names,
+    has_group,
+    obs_groups,
+    structure_order,
+)
 from gapmf.plot.component_plots import _plain
 from gapmf.types import Array
 from gapmf.validation import as_float, check_entries, check_whole
@@ -81,7 +89,9 @@ def structure(
     most = check_whole(max_samples, "max_samples")
     names = [None] if groups is None else group_names(groups)
     known = [] if groups is None else has_group(groups)
-    ax = get_axes(ax, 8.0, 2.6)
+    written = [] if groups is None else [len(str(name)) for name in names]
+    crowded = sum(written) > 60  # then labels are turned, and need space below
+    ax = get_axes(ax, 8.0, 2.6 + (0.045 * max(written) if crowded else 0.0))
     palette = component_palette(proportions)
     stack = np.argsort(-proportions.mean(axis=0), kind="stable")
     left, middles = 0.0, []
@@ -224,7 +234,8 @@ def activations(
     ax = get_axes(ax)
     places = np.arange(mean.size)
     error = np.maximum([mean - low, high - mean], 0.0)
-    ax.errorbar(places, mean, yerr=error, fmt="o", color=COLOUR, ecolor=INK, capsize=3, lw=1.2)
+    ax.errorbar(places, mean, yerr=error, fmt="none", ecolor=INK, capsize=3, lw=1.2)
+    ax.scatter(places, mean, s=40, c=component_colours(est.model_), zorder=3)
     if mean.size <= 40:
         ax.set_xticks(places)
     ax.set_ylim(bottom=0.0)

@@ -18,12 +18,22 @@ if TYPE_CHECKING:  # `gapmf topics` starts without joblib
 
 ORDERS = ("distinctive", "weight")
 ALL = slice(None)
+NEGLIGIBLE = 1e-3  # of the largest weight of a component
 
 
 def feature_weights(model: GaP, features: Index | slice = ALL) -> Array:
     """Return w_fk / ||w_k||₁, of shape (F, K), for all or some features; 0 if w_k is empty."""
     norms = model.column_norms
     return np.asarray(model.W[features] / np.where(norms > 0, norms, 1.0))
+
+
+def visible_features(weights: Array) -> NDArray[np.bool_]:
+    """Return which features a picture or table of a component can show, given their weights.
+
+    A fit leaves most weights slightly above 0, so a component with few features would be filled up
+    with features that it hardly has: those below a thousandth of its largest weight are left out.
+    """
+    return np.asarray(weights > NEGLIGIBLE * weights.max(axis=0, initial=0.0))
 
 
 def match_components(model: GaP, other: GaP) -> tuple[NDArray[np.int64], Array]:

@@ -62,7 +62,7 @@ def _card(content: Content, k: int) -> Html:
         alt = f"Weights of component {k} as a picture"
         parts.append(charts.picture(column.reshape(content.image), alt))
     else:
-        best = [f for f in content.top[:N_BARS, k] if column[f] > 0]
+        best = content.listed(k)[:N_BARS]
         items = [(content.names[f], float(column[f]) / norm) for f in best]
         parts.append(charts.bars(items, max((w for _, w in items), default=1.0)))
     if model.n_components > 1 and norm > 0:
@@ -111,8 +111,7 @@ def _component_table(content: Content) -> Html:
         share = float(model.shares[k])
         row: list[object] = [[k, str(k)], [share, charts.percent(share)]]
         if not content.image:
-            best = [str(content.names[f]) for f in content.top[:, k] if model.W[f, k] > 0]
-            row.append(", ".join(best[:20]))
+            row.append(", ".join(str(content.names[f]) for f in content.listed(k)[:20]))
         row.append([float(model.alpha[k]), f"{model.alpha[k]:.3g}"])
         if model.n_components > 1:
             others = content.overlap[k].copy()
@@ -189,11 +188,11 @@ def the_map(content: Content) -> Html | None:
     a, b = np.unravel_index(int(above.argmax()), above.shape)
     alike = tag(
         "p",
-        "The two most similar components are ",
+        "Most similar are ",
         chip(int(a), content.labels[a]),
         " and ",
         chip(int(b), content.labels[b]),
-        f": their overlap is {100 * overlap[a, b]:.0f} %. Above 90 %, two components are hardly "
+        f" with an overlap of {100 * overlap[a, b]:.0f} %. Above 90 %, two components are hardly "
         "different, and one may be enough.",
     )
     left = tag(
@@ -210,9 +209,9 @@ def the_map(content: Content) -> Html | None:
         charts.overlap_picture(overlap, order, "Overlap of each pair of components, as a picture"),
         tag(
             "figcaption",
-            f"Each pair of components: the stronger the colour, the more their features overlap, "
-            f"from {100 * off.min():.0f} to {100 * off.max():.0f} %. Similar components are beside "
-            "each other.",
+            f"Each pair of components: the stronger the colour, the more their features overlap. "
+            f"Overlaps are between {100 * off.min():.0f} and {100 * off.max():.0f} %. Similar "
+            "components are beside each other.",
         ),
     )
     return join([alike, tag("div", left, right, class_="two")])

@@ -152,8 +152,8 @@ def _stopping(content: Content) -> str:
     if gain is None:
         return f"{text} (tolerance: {_short(est.tol)} nats per count)."
     return (
-        f"{text}: as many iterations as its last part had would add at most {_short(gain)} nats "
-        "per count."
+        f"{text}: as many iterations as its last part had would add at most "
+        f"{_short(max(gain, 1e-6))} nats per count."
     )
 
 
@@ -198,7 +198,7 @@ def the_check(content: Content) -> Html:
         return missing("Whether the model describes the data", content, "")
     check = content.data.check
     if check is None:
-        return tag("p", "There is no such check yet of fits with exposures or missing entries.")
+        return tag("p", "There is no such check yet of data with unobserved entries.")
     low, middle, high = check.bands()
     rows = []
     for i, name in enumerate(check.statistics):
@@ -208,7 +208,7 @@ def the_check(content: Content) -> Html:
                 STATISTICS[name],
                 _value(check.observed[i]),
                 _value(middle[i]),
-                f"{write_short(low[i])} to {write_short(high[i])}",
+                f"{_digits(low[i])} to {_digits(high[i])}",
                 [float(check.p_values[i]), f"{check.p_values[i]:.3f}"],
                 marked,
             ]
@@ -243,7 +243,11 @@ def the_check(content: Content) -> Html:
 
 
 def _value(value: float) -> list[object]:
-    return [float(value) if np.isfinite(value) else None, write_short(float(value))]
+    return [float(value) if np.isfinite(value) else None, _digits(value)]
+
+
+def _digits(value: float) -> str:
+    return write_short(float(value)).replace("-", "\N{MINUS SIGN}")
 
 
 def the_ranks(content: Content) -> Html:

@@ -24,6 +24,8 @@ HEAT = np.array(
     dtype=float,
 )
 LINE_POINTS = 200
+MAP = (520.0, 425.0)  # about the width and the height of the map of components, in pixels
+LETTER = 6.5  # about the width of a letter there
 SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -173,7 +175,8 @@ def scatter(places: Array, sizes: Array, labels: Sequence[str], texts: Sequence[
     across, down = 46 + 76 * centre[:, 0], 50 - 84 * centre[:, 1]
     largest = min(56.0, 200.0 / len(sizes) ** 0.5)
     diameters = np.maximum(largest * np.sqrt(sizes / max(float(sizes.max()), 1e-300)), 8.0)
-    written: list[tuple[float, float]] = []
+    taken = [(x - a, x + a, y - b, y + b) for x, y, a, b in zip(
+        across, down, 50 * diameters / MAP[0], 50 * diameters / MAP[1], strict=True)]  # fmt: skip
     circles, words = [], []
     for k in np.argsort(-sizes, kind="stable"):
         x, y, size = float(across[k]), float(down[k]), float(diameters[k])
@@ -187,16 +190,23 @@ def scatter(places: Array, sizes: Array, labels: Sequence[str], texts: Sequence[
                 aria_label=texts[k],
             )
         )
-        # To the right of the circle, or to the left near the edge, if no label is there.
-        left = x > 68
-        end = x - 8 if left else x + 8
-        if not any(abs(end - a) < 20 and abs(y - b) < 4.5 for a, b in written):
-            written.append((end, y))
-            side = "right" if left else "left"
-            from_edge = 100 - x if left else x
-            where = f"{side}:calc({from_edge:.1f}% + {size / 2 + 2:.0f}px);top:{y:.1f}%"
-            words.append(tag("span", labels[k], class_="word", style=where, aria_hidden="true"))
+        # To the right of the circle or to its left, where there is no other circle and no label.
+        gap, long, high = 50 * size / MAP[0] + 1, 100 * LETTER * len(labels[k]) / MAP[0], 1.6
+        for side, start in (("left", x + gap), ("right", x - gap - long)):
+            box = (start, start + long, y - high, y + high)
+            inside = box[0] >= 0 and box[1] <= 100
+            if inside and not any(_meet(box, other) for i, other in enumerate(taken) if i != k):
+                taken.append(box)
+                from_edge = x if side == "left" else 100 - x
+                where = f"{side}:calc({from_edge:.1f}% + {size / 2 + 2:.0f}px);top:{y:.1f}%"
+                words.append(tag("span", labels[k], class_="word", style=where, aria_hidden="true"))
+                break
     return tag("div", *circles, *words, class_="map")
+
+
+def _meet(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return whether two boxes (left, right, top, bottom) have points in common."""
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
 
 
 def overlap_picture(overlap: Array, order: NDArray[np.intp], alt: str) -> Html:
@@ -205,7 +215,7 @@ def overlap_picture(overlap: Array, order: NDArray[np.intp], alt: str) -> Html:
     pixels = np.zeros((K, K, 4), dtype=np.uint8)
     pixels[..., :3] = (59, 111, 182)
     off = overlap[~np.eye(K, dtype=bool)]
-    low, range_ = float(off.min()), float(np.ptp(off)) or 1.0
+    low, range_ = float(off.min()), max(float(np.ptp(off)), 0.2)  # small differences stay pale
     level = (overlap[np.ix_(order, order)] - low) / range_
     pixels[..., 3] = np.round(20 + 235 * np.clip(level, 0.0, 1.0))
     pixels[np.arange(K), np.arange(K)] = (128, 128, 128, 70)  # of no interest

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from gapmf.analysis.predictive_check import PredictiveCheck
@@ -33,7 +33,7 @@ from gapmf.plot.arrange import (
     similarity,
 )
 from gapmf.progress import progress_bar
-from gapmf.ranks.features import order_features
+from gapmf.ranks.features import order_features, visible_features
 from gapmf.ranks.report import RankReport
 from gapmf.report.elements import Html, tag
 from gapmf.types import Array, Index
@@ -45,6 +45,7 @@ TOP = 30  # distinctive features per component that can be searched
 LABEL_LENGTH = 24
 PRECISION = 1e-3  # of the log-likelihood, in nats per count: a small part of the fit's time
 MIN_SHARE = 0.02  # of a sample's component, to be worth a word
+LOG_SHAPES = (-9.0, 16.0)  # of the model with one component
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]+")  # of those in style sheets
 
 
@@ -74,7 +75,8 @@ class Data:
     of_the_fit: bool
     log_likelihood: LogLikelihood
     one_component: float
-    """The log-likelihood of one component with the frequencies of the fit; nan with exposures."""
+    """The log-likelihood of one component with the frequencies of the fit; nan if entries are
+    unobserved."""
     check: PredictiveCheck | None
     samples: Samples
 
@@ -104,6 +106,10 @@ class Content:
     def model(self) -> GaP:
         """The fitted model."""
         return self.est.model_
+
+    def listed(self, k: int) -> NDArray[np.int64]:
+        """The distinctive features of component k that are worth showing."""
+        return _listed(self.model, self.top, k)
 
 
 @dataclass(frozen=True)
@@ -174,11 +180,15 @@ def _title(model: GaP, data_name: str | None) -> str:
     return f"{some} of {data_name}" if data_name else f"{some} of counts"
 
 
+def _listed(model: GaP, top: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    return np.asarray(top[visible_features(model.W[:, k])[top[:, k]], k])
+
+
 def _labels(model: GaP, top: Index, names: Sequence[Any]) -> list[str]:
     """Return the first features of each component, as many as are short enough; 3 at most."""
     labels = []
     for k in range(model.n_components):
-        words = [str(names[f]) for f in top[:3, k] if model.W[f, k] > 0]
+        words = [str(names[f]) for f in _listed(model, top, k)[:3]]
         while len(words) > 1 and len(", ".join(words)) > LABEL_LENGTH:
             words.pop()
         label = ", ".join(words)
@@ -216,36 +226,47 @@ def _ask(est: GammaPoissonMF, X: Any, wanted: Wanted) -> Data:
         group_order=places,
         group_colours=colours,
     )
+    masked = observation is not None and observation.entries is not None
+    exposure = None if observation is None else observation.exposure
     return Data(
         n_samples=N,
         n_counts=int(counts.sum()),
         of_the_fit=np.array_equal(np.asarray(counts.sum(axis=0)), est.feature_counts_),
         log_likelihood=found,
-        one_component=np.nan if observation else _one_component(est, counts),
-        check=None if observation else est.predictive_check(X),
+        one_component=np.nan if masked else _one_component(est, counts, exposure),
+        check=None if masked else est.predictive_check(X, exposure=wanted.exposure),
         samples=samples,
     )
 
 
-def _one_component(est: GammaPoissonMF, counts: sp.csr_array) -> float:
+def _one_component(est: GammaPoissonMF, counts: sp.csr_array, exposure: Array | None) -> float:
     """Return the log-likelihood of the best model with one component, for comparison.
 
-    Its frequencies of features are those of the fit. The shape and the mean of the totals are the
-    most likely ones; they are negative binomial.
+    Its frequencies of features are those of the fit. The shape and the mean of the totals, which
+    are negative binomial given the exposures s, are the most likely ones.
     """
     totals = np.asarray(counts.sum(axis=1), dtype=float).reshape(-1)
-    mean = float(totals.mean())
+    s = np.ones(totals.size) if exposure is None else exposure
+    mean = float(totals.sum() / s.sum())
     if mean == 0.0:
         return np.nan
 
-    def loss(log_alpha: float) -> float:
-        alpha = np.exp(log_alpha)
-        return -float(stats.nbinom.logpmf(totals, alpha, alpha / (alpha + mean)).sum())
+    def loss(logs: Array) -> float:
+        alpha, expected = np.exp(logs[0]), s * np.exp(logs[1])
+        return -float(stats.nbinom.logpmf(totals, alpha, alpha / (alpha + expected)).sum())
 
-    alpha = float(np.exp(minimize_scalar(loss, bounds=(-9.0, 16.0), method="bounded").x))
+    # If all s are 1, this is the most likely mean whatever the shape; else a good start.
+    m = np.log(mean)
+    shape = minimize_scalar(lambda x: loss(np.array([x, m])), bounds=LOG_SHAPES, method="bounded").x
+    best = np.array([shape, m])
+    if exposure is not None:
+        bounds = (LOG_SHAPES, (m - 10.0, m + 10.0))
+        best = minimize(loss, best, bounds=bounds, method="Nelder-Mead").x
+    alpha, mean = map(float, np.exp(best))
     profile = est.feature_counts_ / max(float(est.feature_counts_.sum()), 1.0)
     one = GaP(profile[:, None] * mean / alpha, alpha, 1.0)
-    return log_marginal_likelihood(counts, one.smoothed(est.feature_counts_, est.smoothing)).total
+    smooth = one.smoothed(est.feature_counts_, est.smoothing)
+    return log_marginal_likelihood(counts, smooth, exposure=exposure).total
 
 
 def _sample_names(X: Any, given: Any, N: int) -> list[str]:

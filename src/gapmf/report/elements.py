@@ -119,7 +119,13 @@ def table(
         tag(
             "label",
             tag("span", "Search"),
-            tag("input", type="search", autocomplete="off", spellcheck="false"),
+            tag(
+                "input",
+                type="search",
+                aria_label=f"Search: {caption}",
+                autocomplete="off",
+                spellcheck="false",
+            ),
             class_="search",
         )
     ]
@@ -128,11 +134,12 @@ def table(
         options += [tag("option", f"{k}: {label}", value=k) for k, label in components]
         picker = tag("select", *options)
         controls.append(tag("label", tag("span", choose), picker, class_="choose"))
+    one = len(rows) <= PAGE_ROWS
     pages = tag(
         "div",
-        tag("button", "Previous", type="button", class_="previous"),
+        tag("button", "Previous", type="button", class_="previous", hidden=one),
         tag("p", _status(len(rows)), role="status"),
-        tag("button", "Next", type="button", class_="next"),
+        tag("button", "Next", type="button", class_="next", hidden=one),
         class_="pages",
     )
     head = tag("thead", tag("tr", *heads))
@@ -160,5 +167,5 @@ def chip(k: int, label: str, share: float | None = None, sd: float | None = None
         percent = f"{100 * share:.0f}"
         if sd is not None:
             percent += f" ± {100 * sd:.{int(sd < 0.01)}f}"
-        words.append(tag("span", f" {percent} %", class_="quiet"))
+        words.append(tag("span", f" {percent}\N{NO-BREAK SPACE}%", class_="quiet"))
     return tag("a", *words, class_=f"chip k{k}", href=f"#component-{k}")

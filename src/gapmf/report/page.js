@@ -19,7 +19,7 @@ function chip(item, labels) {
   const percent = (100 * share).toFixed(0);
   const digits = deviation < 0.01 ? 1 : 0;
   const error = deviation === null ? "" : ` ± ${(100 * deviation).toFixed(digits)}`;
-  made.append(element("span", ` ${percent}${error} %`, "quiet"));
+  made.append(element("span", ` ${percent}${error}\u00a0%`, "quiet"));
   return made;
 }
 

@@ -29,6 +29,8 @@ class Section(NamedTuple):
 def next_steps(content: Content) -> Html:
     """Say what to do next."""
     model, data = file_names(content)
+    K = content.model.n_components
+    ranks = ",".join(str(k) for k in sorted({max(K // 2, 1), K, 2 * K}))
     commands = [
         ("How likely are data that the fit has not seen?", f"gapmf score {model} NEW_DATA"),
         ("What is each component worth, and how many are enough?", f"gapmf rank {model} {data}"),
@@ -36,7 +38,7 @@ def next_steps(content: Content) -> Html:
             "Which components differ between groups of samples?",
             f"gapmf compare {model} {data} --groups GROUPS",
         ),
-        ("Would more or fewer components predict better?", f"gapmf select {data} -k 5,10,20,40"),
+        ("Would more or fewer components predict better?", f"gapmf select {data} -k {ranks}"),
         (
             "The proportions of all samples, to cluster and plot:",
             f"gapmf transform {model} {data} -o proportions.csv",
@@ -55,7 +57,7 @@ def next_steps(content: Content) -> Html:
         "have little of a component and a few have much.",
     }
     glossary = [tag("div", tag("dt", name), tag("dd", text)) for name, text in words.items()]
-    return join([tag("ul", *steps), tag("h3", "Words"), tag("dl", *glossary, class_="facts")])
+    return join([tag("ul", *steps), tag("h3", "Words"), tag("dl", *glossary, class_="facts words")])
 
 
 SECTIONS = (
@@ -63,8 +65,8 @@ SECTIONS = (
     Section("components", "Components", the_components),
     Section("map", "Which components are alike", the_map),
     Section("samples", "Samples", the_samples),
-    Section("check", "Does it describe the data", the_check),
-    Section("ranks", "How many components", the_ranks),
+    Section("check", "Does it describe the data?", the_check),
+    Section("ranks", "How many components?", the_ranks),
     Section("next", "What to do next", next_steps),
 )
 
