@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -112,10 +112,3 @@ def averages_at(
         component_totals=feature_totals @ shares,
         t=n_before,
     )
-
-
-def continued(model: GaP, averages: Averages) -> Averages:
-    """Return averages that go on from another model of the same samples."""
-    at = averages_at(model, averages.feature_totals, averages.n_samples, n_before=averages.t)
-    clocks = np.full_like(averages.clocks, averages.log_decay)
-    return replace(at, clocks=clocks, log_decay=averages.log_decay, sizes=averages.sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ from gapmf.em import start
 from gapmf.em.alpha import alpha_bound_warning
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.fit_ascent import fit_ascent
-from gapmf.em.fit_online import fit_online
 from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState, interrupted_start
 from gapmf.em.history import Callback, Certificate, History
 from gapmf.em.maximum import certify
@@ -28,6 +27,7 @@ from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import EXACT_MOMENTS, MONTE_CARLO, OBJECTIVES, Settings
 from gapmf.engines.base import Engine
+from gapmf.engines.growing import GrowingEngine, part_sizes
 from gapmf.engines.local import LocalEngine
 from gapmf.engines.streamed import PartedEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
@@ -203,24 +203,11 @@ def fit(
     """Fit by the algorithm of the settings, or go on from a state that a checkpoint kept."""
     resumed = FitState(rng) if resumed is None else resumed
     try:
-        if settings.monte_carlo and settings.schedule == "online":
-            if data.observation is not None:
-                raise InvalidInputError(
-                    "schedule='online' fits neither exposures nor unobserved entries: use "
-                    "schedule='adaptive'"
-                )
-            assert data.counts is not None
-            best, interrupted = fit_online(
-                data.counts,
-                settings,
-                rng,
-                n_jobs,
-                callbacks,
-                checkpoint,
-                resumed.online,
-                score=lambda model: data.log_likelihood(model, n_jobs),
+        if settings.on_line and data.observation is not None:
+            raise InvalidInputError(
+                "schedule='online' fits neither exposures nor unobserved entries: use "
+                "schedule='adaptive'"
             )
-            return _to_result(settings, best, interrupted=interrupted)
         if settings.monte_carlo:
             return _fit_monte_carlo(
                 data, settings, rng, n_jobs, callbacks, checkpoint, resumed.monte_carlo
@@ -358,7 +345,7 @@ def _prepare(
         engine = data.engine
     else:
         assert data.counts is not None
-        engine = LocalEngine(n_jobs).load(data.counts, seed, observation=data.observation)
+        engine = _engine_in_memory(data, settings, seed, n_jobs)
     if resumed is not None:
         engine.state = resumed.chains
         return seed, engine, make_schedule(settings, engine), resumed.run
@@ -369,6 +356,23 @@ def _prepare(
     return seed, engine, schedule, state
 
 
+def _engine_in_memory(
+    data: FitData, settings: Settings, seed: int, n_jobs: int | None
+) -> LocalEngine | GrowingEngine:
+    """Load counts into memory; "online" begins with a part of them, if they are many.
+
+    Not if components are given: where all samples have been, a part would only add noise.
+    """
+    assert data.counts is not None
+    if settings.on_line:
+        (N, F), K = data.shape, settings.alpha.size
+        sizes = part_sizes(N, float(data.counts.data.sum()), F, K)
+        if len(sizes) > 1:
+            sizes = sizes if isinstance(settings.init, str) else sizes[-1:]
+            return GrowingEngine(data.counts, seed, sizes, n_jobs)
+    return LocalEngine(n_jobs).load(data.counts, seed, observation=data.observation)
+
+
 def run_with_restarts(
     engine: Engine,
     schedule: Schedule,
@@ -376,12 +380,20 @@ def run_with_restarts(
     rng: np.random.Generator,
     first: RunState,
 ) -> Iterator[RunState]:
-    """Run, and start again at a random point if all components have stayed alike."""
+    """Run, on larger and larger parts of the samples if the engine has parts.
+
+    Start again at a random point if all components have stayed alike.
+    """
     may_restart = isinstance(settings.init, str) and settings.init == "mean"
     while True:
         last = first
         for last in run(engine, schedule, first, max_iter=settings.max_iter):
             yield last
+        if last.converged and isinstance(engine, GrowingEngine) and not engine.is_whole:
+            engine.grow()
+            schedule = make_schedule(settings, engine)
+            first = replace(last, last=None, converged=False, alike=False)
+            continue
         if not (last.alike and may_restart and last.n_restarts < MAX_RESTARTS):
             return
         first = RunState(

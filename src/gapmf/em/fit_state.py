@@ -12,7 +12,6 @@ from gapmf.em.ascent import AscentState
 from gapmf.em.history import HISTORY, History
 from gapmf.em.momentum import Momentum
 from gapmf.em.monte_carlo import RunState
-from gapmf.em.online_run import OnlineProgress
 from gapmf.em.schedules import MAX_DRAWS, AdaptiveProgress, SaemProgress
 from gapmf.em.settings import OBJECTIVES, Settings
 from gapmf.engines.base import State
@@ -75,18 +74,6 @@ class AscentFitState:
 
 
 @dataclass(frozen=True)
-class OnlineFitState:
-    """The same for a fit by on-line EM, with chains in the order of its mini-batches."""
-
-    start: int
-    best: FinishedStart | None
-    seed: int
-    chains: tuple[State, ...]
-    history: dict[str, NDArray[Any]]
-    run: OnlineProgress
-
-
-@dataclass(frozen=True)
 class FitState:
     """What a checkpoint holds of a fit that has not ended.
 
@@ -96,7 +83,6 @@ class FitState:
     rng: np.random.Generator
     monte_carlo: MonteCarloState | None = None
     ascent: AscentFitState | None = None
-    online: OnlineFitState | None = None
 
 
 def check_state(state: FitState, shape: tuple[int, int], settings: Settings, path: Any) -> None:
@@ -106,14 +92,11 @@ def check_state(state: FitState, shape: tuple[int, int], settings: Settings, pat
     that of the counts.
     """
     (N, F), K = shape, settings.alpha.size
-    if settings.monte_carlo and settings.schedule == "online":
-        possible = state.online is not None and _is_possible_online(state.online, settings, N, F)
-        possible &= state.ascent is None and state.monte_carlo is None
-    elif settings.monte_carlo:
+    if settings.monte_carlo:
         possible = state.monte_carlo is not None and _is_possible(state.monte_carlo, settings, F)
-        possible &= state.ascent is None and state.online is None
+        possible &= state.ascent is None
     else:
-        possible = state.monte_carlo is None and state.online is None
+        possible = state.monte_carlo is None
         if state.ascent is not None:
             possible &= settings.ascent and _is_possible_ascent(state.ascent, settings, N, F)
     if not possible:
@@ -136,7 +119,7 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
     momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
     if momentum.factors is not None:
         arrays += [momentum.factors[0].astype(np.float64), momentum.factors[1] * np.ones((F, 1))]
-    records = {"paper": type(None), "adaptive": AdaptiveProgress}
+    records = {"paper": type(None), "adaptive": AdaptiveProgress, "online": AdaptiveProgress}
     return (
         isinstance(progress, records.get(settings.schedule, SaemProgress))
         and 1 <= getattr(progress, "n_draws", 1) <= 2 * MAX_DRAWS
@@ -174,39 +157,5 @@ def _is_possible_ascent(kept: AscentFitState, settings: Settings, N: int, F: int
         and 0 <= kept.start < settings.n_init
         and 0 <= state.n_iter <= settings.max_iter
         and all(len(kept.history.get(name, ())) == state.n_iter for name in names)
-        and kept.history["norms"].shape[1:] == (K,)
-    )
-
-
-def _is_possible_online(kept: OnlineFitState, settings: Settings, N: int, F: int) -> bool:
-    run, K = kept.run, settings.alpha.size
-    arrays = [s.c_sum for s in (run.passed, run.window, run.tail) if s is not None]
-    arrays += [] if run.model is None else [run.model.W]
-    if run.last is not None:
-        arrays += [run.last.model.W, run.last.statistics.c_sum]
-    factors = None if run.momentum is None else run.momentum.momentum.factors
-    if factors is not None:
-        arrays += [factors[0].astype(np.float64), factors[1] * np.ones((F, 1))]
-    if run.averages is not None:
-        try:
-            run.averages.check((F, K))
-        except TypeError:
-            return False
-    return (
-        all(array.shape == (F, K) and np.isfinite(array).all() for array in arrays)
-        and (run.averages is None) == (run.model is not None) == (run.momentum is not None)
-        and (run.averages is None or run.averages.n_samples == N)
-        and 1 <= run.n_batches <= len(kept.chains)
-        and 0 <= run.place < run.n_batches
-        and (run.passed is not None) == (run.place > 0)
-        and (run.window is not None) == (run.n_window > 0)
-        and 0 <= run.n_window <= run.length
-        and 0.0 < run.factor <= 1.0
-        and 1 <= run.n_draws <= 2 * MAX_DRAWS
-        and 0 <= kept.start < settings.n_init
-        and 0 <= kept.seed < 2**63
-        and sum(chains.L.shape[0] for chains in kept.chains) == N
-        and 0 <= run.n_iter <= settings.max_iter
-        and all(len(kept.history.get(name, ())) == run.n_iter for name in HISTORY)
         and kept.history["norms"].shape[1:] == (K,)
     )

@@ -17,6 +17,7 @@ from gapmf.em.schedules import (
     Adaptive,
     AdaptiveProgress,
     Decision,
+    Growing,
     Paper,
     Saem,
     SaemProgress,
@@ -27,10 +28,12 @@ from gapmf.em.schedules import (
 from gapmf.em.settings import Settings
 from gapmf.em.start import are_alike
 from gapmf.engines.base import Engine, Statistics, Sweeps
+from gapmf.engines.growing import GrowingEngine
 from gapmf.model import GaP
 
 # An estimate is uncertain by about half a nat per parameter: a tenth of that is little.
 NATS_PER_PARAMETER = 5e3  # times tol
+UNCERTAIN = 2.0  # times that: where a part of the samples has shown most of what it can
 
 SAEM = {"saem": Saem, "saem-textbook": TextbookSaem}
 
@@ -218,6 +221,8 @@ def make_schedule(settings: Settings, engine: Engine) -> Schedule:
             _stopping_rule(settings, engine),
             choose_pseudo_count=settings.choose_pseudo_count,
         )
+    if settings.on_line and isinstance(engine, GrowingEngine):
+        return _growing_schedule(settings, engine)
     return adaptive_schedule(settings, engine)
 
 
@@ -231,6 +236,23 @@ def adaptive_schedule(settings: Settings, engine: Engine) -> Adaptive:
         mean_counts=engine.totals / engine.n_samples if keeps_means else np.empty(0),
         n_components=settings.alpha.size,
         choose_pseudo_count=settings.choose_pseudo_count,
+    )
+
+
+def _growing_schedule(settings: Settings, engine: GrowingEngine) -> Growing:
+    """Make the schedule for the present part of the samples.
+
+    Beyond half a nat per parameter, a window gains more than the part can tell from nothing; where
+    there are no more samples, a tenth of that counts.
+    """
+    bound = _stopping_rule(settings, engine).in_all
+    bound *= 1.0 if engine.is_whole else UNCERTAIN
+    return Growing(
+        m_step_for(settings.algorithm, settings.learn_alpha),
+        settings.learn_alpha is not None,
+        StoppingRule(per_sweep=np.inf, in_all=bound),
+        mean_counts=engine.mean_counts,
+        n_components=settings.alpha.size,
     )
 
 

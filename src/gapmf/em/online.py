@@ -63,12 +63,8 @@ def step(
     *,
     n_samples: int,
     learn_alpha: str | None = None,
-    sums: Array | None = None,
 ) -> Averages:
-    """Return the averages after a mini-batch, with its statistics at `model_for(features)`.
-
-    `sums` (F, K), if given, has Σ_jn c_fkn added to it.
-    """
+    """Return the averages after a mini-batch, with its statistics at `model_for(features)`."""
     log_decay = averages.log_decay + (math.log1p(-gamma) if gamma < 1.0 else ALL_GONE)
     totals, n_visits = averages.component_totals.copy(), averages.n_visits + features.size
     average_rows(
@@ -83,7 +79,6 @@ def step(
         averages.weights,
         averages.clocks,
         totals,
-        np.empty((0, 0)) if sums is None else sums,
     )
     if n_visits > REFRESH * averages.weights.size:
         totals, n_visits = averages.feature_totals @ averages.shares, 0

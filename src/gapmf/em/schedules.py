@@ -25,6 +25,7 @@ MStep: TypeAlias = Callable[[Statistics, GaP], GaP]
 MAX_DRAWS = 1024  # sweeps per iteration; a gain that is still unclear then is not worth more
 SHORTEST_WINDOW = 60  # iterations
 WINDOW_FRACTION = 4  # a later window has the iterations so far, divided by this
+GROWING_WINDOW = 12  # iterations of "online"
 EVALUATION = 4  # the sweeps that judge a window are so many times those of an iteration
 AVERAGED_FRACTION = 3  # the last iterations of a window, one of so many, make its average
 DAMPING = 0.75  # "saem": the j-th step of a window has size j^-0.75
@@ -228,6 +229,28 @@ class Adaptive(Schedule):
         if in_doubt:
             return Decision.CONTINUE_FROM_AVERAGE, progress.with_draws(2 * progress.n_draws)
         return Decision.CONTINUE, progress
+
+
+@dataclass(frozen=True)
+class Growing(Adaptive):
+    """Short windows of single sweeps with momentum, on a part of the samples or on all of them.
+
+    The first window that gains little ends the run. Its average is where the run on the next,
+    larger part begins.
+    """
+
+    def start(self) -> AdaptiveProgress:
+        """Return the progress at the beginning of a run."""
+        return replace(super().start(), n_window=GROWING_WINDOW)
+
+    def evaluation(self, progress: AdaptiveProgress) -> Sweeps:
+        """Return the one sweep that tells the gain of a window."""
+        return self.sweeps(progress)
+
+    def decide(self, progress: AdaptiveProgress, gained: Gain) -> tuple[Decision, AdaptiveProgress]:
+        """Return how to go on after a window, and the new progress."""
+        is_small = gained.estimate <= self.stopping.bound(progress.n_window)
+        return Decision.STOP if is_small else Decision.CONTINUE, progress
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook", "online")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
-MAX_ITER = {"paper": 500, "online": 1000, "no Monte Carlo": 1000}
+MAX_ITER = {"paper": 500, "no Monte Carlo": 1000}
 MOST_ITER = 2000  # for all others
 FIRST_PSEUDO_COUNT = 0.1  # where it is chosen from the data
 
@@ -64,6 +64,11 @@ class Settings:
     def monte_carlo(self) -> bool:
         """Whether the algorithm draws rather than integrates."""
         return self.algorithm in MONTE_CARLO
+
+    @property
+    def on_line(self) -> bool:
+        """Whether it may begin with a part of the samples."""
+        return self.monte_carlo and self.schedule == "online"
 
     @property
     def exact_moments(self) -> bool:

@@ -19,25 +19,13 @@ def gather_rows(features, shares, feature_totals, scale, out):
 
 @kernel()
 def average_rows(
-    features,
-    c,
-    n_draws,
-    step,
-    log_decay,
-    least,
-    feature_totals,
-    shares,
-    weights,
-    clocks,
-    change,
-    sums,
+    features, c, n_draws, step, log_decay, least, feature_totals, shares, weights, clocks, change
 ):
     """s_f ← d_f s_f + step · c_f / n_draws for the features of a mini-batch: row i of c is theirs.
 
     s_fk = weights_f shares_fk, and d_f is the decay since the row was last visited,
     exp(log_decay − clocks_f), with the present step's; but it does not take a weight below `least`.
-    change_k += Σ_f T_f times what the share has changed by. c is also added to `sums` (F, K), if
-    that is not empty.
+    change_k += Σ_f T_f times what the share has changed by.
     """
     K = shares.shape[1]
     for i in range(features.size):
@@ -49,9 +37,6 @@ def average_rows(
         old = max(old, min(weights[f], least))
         new = old + step * total / n_draws
         clocks[f] = log_decay
-        if sums.size > 0:
-            for k in range(K):
-                sums[f, k] += c[i, k]
         if not new > 0.0:
             weights[f] = 0.0
             continue
