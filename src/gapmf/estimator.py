@@ -172,9 +172,11 @@ class GammaPoissonMF(
         j^-0.75 in windows of 20 iterations, and doubles the sweeps like "adaptive". It has no
         momentum, so it is slower where EM is slow. "saem-textbook" is "saem" with steps that are
         never restarted, and with one sweep per iteration throughout. "online" is for many samples,
-        with "mcem-c" only and without exposures. Components form on a random part of the samples.
-        Then on-line EM [5]_ updates W after each mini-batch of at most 2000 samples, with one sweep
-        per visit; an iteration is a pass over the (part of the) samples. "paper" makes `n_burn_in`
+        with "mcem-c" only and without exposures. It makes the steps of "adaptive" on a random part
+        of the samples, with six tokens for each entry of W. The part grows fourfold whenever it
+        has shown most of what it can, up to all samples, and the fit stops early. Where there are
+        less than 24 tokens for each entry of W it is "adaptive". (`partial_fit` is for samples
+        that are seen once, by on-line EM [5]_.) "paper" makes `n_burn_in`
         and then `n_draws` sweeps per iteration, starting from the last draw of the iteration
         before, for exactly `max_iter` iterations. All but "paper" use E[C | h] instead of draws
         of C. One multiplicative update of "mcem-h" is then the update of "mcem-ch"; further
@@ -182,15 +184,15 @@ class GammaPoissonMF(
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None
-        Maximum number of iterations. If None, it is 500 for schedule="paper", 1000 for "online",
-        2000 for the other schedules, and 1000 for algorithms without Monte Carlo.
+        Maximum number of iterations. If None, it is 500 for schedule="paper", 2000 for the
+        other schedules, and 1000 for algorithms without Monte Carlo.
     tol : float, default=1e-5
         Tolerance of the stopping rule. "adaptive" and "saem" divide the fit into windows of
         iterations, and measure each window's gain g in log-likelihood and its standard error e.
         The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
         5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
-        an iteration's sweeps times the size of its step. "online" counts the sum of its steps γ:
-        the number of full steps that a window is worth. Its limit is 16 sweeps, not 1024.)
+        an iteration's sweeps times the size of its step. "online" stops when 12 iterations on all
+        samples gain less than 5000 × `tol` × parameters; on a part, twice that lets it grow.)
         `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch"
         stop when the expected remaining gain is below `tol` nats per token, and a short climb
         along the gradient does not find more. "vbem" and "mjle" stop when the expected remaining
@@ -473,7 +475,7 @@ class GammaPoissonMF(
 
         See Also
         --------
-        fit : Fit to all samples at once; with schedule="online" by on-line EM.
+        fit : Fit to all samples at once.
 
         Examples
         --------

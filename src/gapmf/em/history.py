@@ -29,7 +29,7 @@ class Iteration:
     seconds : float
         Since the fit began, without the time spent in callbacks and for `score_every`.
     n_sweeps : int
-        Gibbs sweeps so far: 0 without Monte Carlo.
+        Gibbs sweeps so far, whether of all samples or of a part; 0 without Monte Carlo.
     log_likelihood : float
         log p(X | W) after the iteration, or nan where it was not computed.
     model : GaP
