@@ -398,3 +398,29 @@ def online_averages(batches, K, alpha, beta, memory):
             shares[f] = s[f] / visited[f]
         totals, N = totals + c.sum(axis=1), N + n
     return shares, visited, beta / alpha * shares * (totals / N)[:, None]
+
+
+def token(i, index, at):
+    """The 48 bits of token i of a large count, whose first words are at this index."""
+    from gapmf.kernels.random import philox
+
+    c1, c2, c3, k0, k1 = at
+    block, half = divmod(i, 64)  # eight counters: their first words, then their second ones, …
+    word, counter = divmod(half // 2, 8)
+    first = int(philox(index + 8 * block + counter, c1, c2, c3, k0, k1)[word])
+    first = first >> (16 * (half % 2)) & 0xFFFF
+    more = int(philox(8 * index + i + 2**31, c1, c2, c3, k0, k1)[0])
+    return (first << 32) | more
+
+
+def count_beyond(v, p, rest, index, at):
+    """How many of v tokens fall beyond each component: a token beyond k is below P(beyond k)."""
+    K = len(p)
+    out = np.zeros(K, dtype=np.int64)
+    for i in range(v):
+        x = token(i, index, at)
+        k = 0
+        while k + 1 < K and (p[k] == 0.0 or x < int(rest[k + 1] * 2.0**48)):
+            out[k] += 1
+            k += 1
+    return out

@@ -240,3 +240,25 @@ def test_interrupted_chains_go_on_as_if_they_had_not_stopped():
     ):
         np.testing.assert_array_equal(x.c_sum, y.c_sum)
         np.testing.assert_array_equal(x.h_sum, y.h_sum)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.002])
+def test_few_lanes_are_drawn_like_many(alpha):
+    """Eight sweeps make the words at once and draw few lanes by themselves; seven do not.
+
+    From one state, the draws of the first seven are the same; at α = 0.002 some totals underflow.
+    """
+    rng = np.random.default_rng(3)
+    W = np.array([[2.0, 0.3, 0.9], [0.1, 1.5, 0.8], [0.6, 0.0, 1.1], [0.0, 0.7, 0.0]])
+    X = rng.poisson(rng.gamma(0.4, 3.0, (60, 1)), (60, 4))
+    X[:3] = [[0, 0, 0, 0], [16, 15, 0, 16], [3, 16, 16, 16]]
+    L = np.zeros((60, 3), dtype=np.int64)
+    L[:, 0] = X.sum(axis=1)
+    found = []
+    for sweeps in (Sweeps(7), Sweeps(8), Sweeps(1, 7)):
+        engine = LocalEngine().load(check_counts(X), seed=11)
+        engine.state = State(L, 2)
+        found.append(engine.advance(GaP(W, alpha=alpha), sweeps))
+    seven, eight, last = found
+    np.testing.assert_array_equal(seven.c_sum, eight.c_sum - last.c_sum)
+    np.testing.assert_allclose(seven.h_sum, eight.h_sum - last.h_sum, rtol=1e-9)

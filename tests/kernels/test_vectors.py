@@ -5,7 +5,8 @@ import pytest
 from numba import njit
 
 from gapmf.kernels.gibbs_loops import scale_uniforms
-from gapmf.kernels.vectors import add_products, running_sums
+from gapmf.kernels.random import philox
+from gapmf.kernels.vectors import add_products, count_bits, eight_words, halves_below, running_sums
 
 
 @njit
@@ -66,3 +67,41 @@ def test_no_token_is_at_the_total_or_at_zero():
             out = np.empty(400, dtype=np.float32)
             scale(np.full(400, word, dtype=np.uint32), total, out)
             assert ((out > 0.0) & (out < total)).all()
+
+
+@njit
+def compiled_words(words, at, gap, counter, step, key):
+    eight_words(words, at, gap, counter, step, key)
+
+
+@pytest.mark.parametrize("step", [(1, 0), (0, 8)])
+def test_eight_words_are_those_of_philox(step):
+    """At counters that wrap around in 32 bits, too."""
+    U = np.uint64
+    for start in (0, 7, 2**32 - 3):
+        counter = tuple(U(x) for x in (start, start + 5, 12, 2**32 - 1))
+        key, steps = (U(3), U(2**31 + 1)), tuple(map(U, step))
+        words, plain = np.zeros((2, 70), dtype=np.uint32)
+        compiled_words(words, 2, 17, counter, steps, key)
+        eight_words(plain, 2, 17, counter, steps, key)
+        np.testing.assert_array_equal(words, plain)
+        assert words[2] == philox(*counter, *key)[0]
+        assert (words > 0).sum() == 32
+
+
+@njit
+def compiled_below(words, first, n, bound):
+    below, equal = halves_below(words, first, n, bound)
+    return below, equal, count_bits(below)
+
+
+@pytest.mark.parametrize("n", [1, 17, 63, 64])
+def test_halves_below(n):
+    words = np.random.default_rng(n).integers(0, 2**32, 60, dtype=np.uint32)
+    for first in (0, 1, 30):
+        one = int(words.view(np.uint16)[first + n - 1])
+        for bound in (0, one, 2**15, 2**16 - 1, 2**16):
+            below, equal, how_many = compiled_below(words, first, n, np.uint64(bound))
+            assert (below, equal) == halves_below(words, first, n, bound)
+            assert how_many == (words.view(np.uint16)[first : first + n] < bound).sum()
+            assert bool(int(equal) >> (n - 1) & 1) == (bound == one)

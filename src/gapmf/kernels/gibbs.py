@@ -10,10 +10,10 @@ In w_fk h_k = p_fk g_k, with p_fk = w_fk / (S_k + β_k) and g_k = (S_k + β_k) h
 depends on the scale of W and β. The kernels know only p and g: p in single precision, with each row
 scaled to a maximum of 1, which cancels in the probabilities.
 
-Two kinds of counts are shared out one by one, in double precision. Large counts are drawn by
-conditional binomials, in time that does not grow with the count. The other kind is tokens whose
-[Wh] underflows in single precision: every component that could have made them has next to no
-activation. That happens at small α and soon after W has changed.
+Two kinds of counts are shared out one by one, in double precision. One is large counts, see
+`large_counts`. The other kind is tokens whose [Wh] underflows in single precision: every component
+that could have made them has next to no activation. That happens at small α and soon after W has
+changed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import math
 import numpy as np
 
 from gapmf.kernels import gibbs_loops as loops
+from gapmf.kernels.few_lanes import SWEEPS, add_ratios, draw_few, fill_sweeps, has_few
 from gapmf.kernels.gibbs_layout import AT_ONCE, stride_of
-from gapmf.kernels.gibbs_loops import round_half_up
 from gapmf.kernels.jit import inlined, inner, kernel
+from gapmf.kernels.large_counts import add_expectation, draw_large_counts, weigh
 from gapmf.kernels.random import (
     ACTIVATIONS,
     ONE,
@@ -35,7 +36,6 @@ from gapmf.kernels.random import (
     TOKENS,
     U,
     address,
-    binomial,
     fill,
     gamma,
     join,
@@ -45,65 +45,10 @@ from gapmf.kernels.random import (
 )
 
 f4 = np.float32
+u4 = np.uint32
 
-TINY = 1e-290  # a sum of doubles below it has lost digits: logarithms are used
 UNDERFLOW = f4(1e-20)  # tokens with a total below it are drawn in double precision
 NEGLIGIBLE = 1e-30  # an activation that is smaller, beside the sample's largest, is 0 in float32
-
-
-@inner()
-def weigh(row, rows, g, log_g, p, rest):
-    """p_k = w_fk h_k / [Wh]_f, and rest_k = Σ_{l≥k} p_l, where w_f is rows[row:]: Eq. 40."""
-    K = p.size
-    total = 0.0
-    for k in range(K):
-        p[k] = rows[row + k] * g[k]
-        total += p[k]
-    if total < TINY:
-        top = -math.inf
-        for k in range(K):
-            p[k] = -math.inf
-            w = rows[row + k]
-            if w > 0.0:
-                p[k] = math.log(w) + (math.log(g[k]) if math.isnan(log_g[k]) else log_g[k])
-                top = max(top, p[k])
-        total = 0.0
-        for k in range(K):
-            p[k] = math.exp(p[k] - top)
-            total += p[k]
-    left = 0.0
-    for k in range(K - 1, -1, -1):
-        p[k] /= total
-        left += p[k]
-        rest[k] = left
-
-
-@inner()
-def add_expectation(count, row, p, scale, c):
-    """c_fk += count p_k, rounded."""
-    for k in range(p.size):
-        c[row + k] += round_half_up(count * p[k] * scale)
-
-
-@inner()
-def draw_large_counts(n, slot, large, weights, scales, workspace, index, at, beyond, sizes, sums):
-    """Draw large counts by conditional binomials; add them to `sizes` and, if slot ≥ 0, to sums."""
-    p, rest = workspace.p, workspace.rest
-    for i in range(large.start[n], large.start[n + 1]):
-        f, left = np.int64(large.feature[i]), large.count[i]
-        row = f * workspace.h.size
-        weigh(row, weights.rows, workspace.g, workspace.log_g, p, rest)
-        if slot >= 0 and beyond is None:
-            add_expectation(left, row, p, scales.c[f], sums.c)
-        for k in range(sizes.size):
-            if left == 0:
-                break
-            if p[k] > 0.0:
-                x, index = binomial(left, p[k] / rest[k], index, at)
-                sizes[k] += x
-                left -= x
-                if slot >= 0 and beyond is not None:
-                    sums.c[row + k] += x
 
 
 @inner()
@@ -166,28 +111,37 @@ def gather(feature, start, n_lanes, rows, K4, stride, tile):
             tile[U(q) * stride + i] = rows[row + U(q)]
 
 
-@inner()
-def draw_activations(n, sweep, sizes, alpha, plan, words, g, log_g):
-    """g_k ~ Gamma(α_k + L_k, 1), where h_k = g_k / (S_k + β_k): Eq. 38.
+@inlined
+def make_activations(n, sweep, sizes, alpha, plan, words, s, step, g, log_g):
+    """g_k ~ Gamma(α_k + L_k, 1), where h_k = g_k / (S_k + β_k), of words s, s + step, …: Eq. 38.
 
     For shapes below 1 the logarithm is drawn: at α = 0.01 half of the activations of components
     without tokens are below 1e-30.
     """
     K = alpha.size
     sample = plan.first_sample + n
-    fill(words, K, address(plan.seed, plan.iteration, sample, sweep, ACTIVATIONS))
     more = address(plan.seed, plan.iteration, sample, sweep, RETRIES)
     small = address(plan.seed, plan.iteration, sample, sweep, SMALL_SHAPES)
     for k in range(K):
         shape = alpha[k] + sizes[k]
-        first = join(words[k], words[K + k])
-        second = join(words[2 * K + k], words[3 * K + k])
+        i = U(s) + U(step) * U(k)
+        row = U(step) * U(K)
+        first = join(words[i], words[i + row])
+        second = join(words[i + U(2) * row], words[i + U(3) * row])
         if shape >= 1.0:
             g[k] = gamma(shape, first, second, U(k), more)
             log_g[k] = math.nan
         else:
             log_g[k] = log_gamma(shape, first, second, U(k), more, small)
             g[k] = math.exp(log_g[k])
+
+
+@inner()
+def draw_activations(n, sweep, sizes, alpha, plan, words, g, log_g):
+    """Draw h, to the factor of `make_activations`, from the words of this sweep: Eq. 38."""
+    at = address(plan.seed, plan.iteration, plan.first_sample + n, sweep, ACTIVATIONS)
+    fill(words, alpha.size, at)
+    make_activations(n, sweep, sizes, alpha, plan, words, 0, 1, g, log_g)
 
 
 @inner()
@@ -269,12 +223,13 @@ def add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond):
 
 @inlined
 def draw_allocations(
-    n, sweep, slot, lanes, large, weights, plan, scales, stride, workspace, beyond, sizes, sums
+    n, sweep, s, slot, lanes, large, weights, plan, scales, stride, workspace, beyond, sizes, sums
 ):
     """c_f ~ Mult(v_f, w_f ∘ h / [Wh]_f), of which `sizes` keep L_k = Σ_f c_fk: Eq. 39.
 
-    With slot ≥ 0 the sweep is accumulated, in that slot of the batch. Return the number of lanes
-    whose total underflows.
+    With slot ≥ 0 the sweep is accumulated, in that slot of the batch. With s ≥ 0 the sample has few
+    lanes, and s is the place of this sweep among those whose words were made at once. Return the
+    number of lanes whose total underflows.
     """
     tile, total, cum, token = workspace.tile, workspace.total, workspace.cum, workspace.token
     h, reach = workspace.h, workspace.reach
@@ -283,27 +238,29 @@ def draw_allocations(
     ones = n_lanes - fours - twos
     sample = plan.first_sample + n
     scale_activations(workspace.g, h)
-    sum_rates(h, n_lanes, stride, tile, total)
-    row = slot * stride if slot >= 0 else 0
-    n_below = loops.invert(total, n_lanes, UNDERFLOW, workspace.inverse, row)
-    at = address(plan.seed, plan.iteration, sample, sweep, TOKENS)
-    place_tokens(fours, twos, ones, at, workspace.words, total, token)
-    count_reach(fours, twos, ones, stride, h, tile, token, cum, reach)
-    if slot >= 0 and beyond is not None:
-        add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond)
-    at = address(plan.seed, plan.iteration, sample, sweep, SEPARATE)
-    index = U(0)
-    if n_below:
-        index = draw_underflowing_tokens(
-            n, slot, lanes, weights, scales, stride, workspace, index, at, beyond, sums
-        )
-    before = 4 * fours + 2 * twos + ones
-    for k in range(sizes.size):
-        sizes[k] = before - reach[k]
-        before = reach[k]
+    separate = address(plan.seed, plan.iteration, sample, sweep, SEPARATE)
+    index, n_below = U(0), u4(0)
+    drawn = s >= 0 and draw_few(n, s, slot, lanes, stride, UNDERFLOW, workspace, beyond, sizes)
+    if not drawn:
+        sum_rates(h, n_lanes, stride, tile, total)
+        row = slot * stride if slot >= 0 else 0
+        n_below = loops.invert(total, n_lanes, UNDERFLOW, workspace.inverse, row)
+        at = address(plan.seed, plan.iteration, sample, sweep, TOKENS)
+        place_tokens(fours, twos, ones, at, workspace.words, total, token)
+        count_reach(fours, twos, ones, stride, h, tile, token, cum, reach)
+        if slot >= 0 and beyond is not None:
+            add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond)
+        if n_below:
+            index = draw_underflowing_tokens(
+                n, slot, lanes, weights, scales, stride, workspace, index, separate, beyond, sums
+            )
+        before = 4 * fours + 2 * twos + ones
+        for k in range(sizes.size):
+            sizes[k] = before - reach[k]
+            before = reach[k]
     if large is not None:
         draw_large_counts(
-            n, slot, large, weights, scales, workspace, index, at, beyond, sizes, sums
+            n, slot, large, weights, scales, workspace, index, separate, beyond, sizes, sums
         )
     return n_below
 
@@ -328,10 +285,12 @@ def add_up_draws(g, scales, sizes, sums):
 
 
 @inlined
-def accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums):
+def accumulate(j, n_draws, few, n_lanes, stride, scales, workspace, beyond, sizes, sums):
     """Add the j-th accumulated sweep: h, the histogram of L, and its part in the batch."""
     add_up_draws(workspace.g, scales, sizes, sums)
-    if beyond is None:
+    if beyond is None and few:
+        add_ratios(n_lanes, stride, workspace.h, workspace.inverse, workspace.ratios)
+    elif beyond is None:
         K4 = workspace.h.size
         slot = j % AT_ONCE
         for k in range(K4):
@@ -365,6 +324,16 @@ def load_sample(n, n_lanes, stride, lanes, weights, workspace, beyond):
         loops.clear(beyond, K4 * stride)
 
 
+@inlined
+def fill_words(n, sweep, few, n_tokens, K, plan, workspace):
+    """Make the words of this sweep and the next ones: of activations, and of the tokens if few."""
+    at = address(plan.seed, plan.iteration, plan.first_sample + n, sweep, ACTIVATIONS)
+    fill_sweeps(workspace.own_words, K, at)
+    if few:
+        at = address(plan.seed, plan.iteration, plan.first_sample + n, sweep, TOKENS)
+        fill_sweeps(workspace.few_words, (n_tokens + 3) // 4, at)
+
+
 @kernel()
 def advance(
     first, last, lanes, large, weights, plan, scales, L, new_L, own, workspace, beyond, sums
@@ -376,12 +345,15 @@ def advance(
     large counts, and `own` where there are no exposures. Code for what is None is not compiled.
     """
     n_draws = plan.n_sweeps - plan.n_burn_in
+    many = plan.n_sweeps >= SWEEPS
     for n in range(first, last):
         sizes = new_L[n]
         for k in range(sizes.size):
             sizes[k] = L[n, k]
         n_lanes = lanes.start[n + 1] - lanes.start[n]
         stride = stride_of(n_lanes)
+        n_tokens = n_lanes + 3 * lanes.fours[n] + lanes.twos[n]
+        few = many and has_few(n_lanes, n_tokens)
         empty = n_lanes == 0
         if large is not None:
             empty = empty and large.start[n + 1] == large.start[n]
@@ -390,11 +362,20 @@ def advance(
         for t in range(0 if sizes[0] >= 0 else -1, plan.n_sweeps):
             sweep = t if t >= 0 else plan.n_sweeps
             j = t - plan.n_burn_in if t >= 0 else -1
-            if t >= 0:
+            s = t % SWEEPS if many and t >= 0 else -1
+            if s == 0:
+                fill_words(n, t, few, n_tokens, weights.alpha.size, plan, workspace)
+            if s >= 0:
+                make_activations(
+                    n, sweep, sizes, weights.alpha, plan, workspace.own_words, s, SWEEPS,
+                    workspace.g, workspace.log_g,
+                )  # fmt: skip
+            elif t >= 0:
                 draw_activations(
                     n, sweep, sizes, weights.alpha, plan, workspace.own_words, workspace.g,
                     workspace.log_g,
                 )  # fmt: skip
+            if t >= 0:
                 if own is not None:
                     expose(own.factors[n], workspace.g, workspace.log_g)
             else:
@@ -403,13 +384,13 @@ def advance(
                     workspace.g[k] = weights.first[k]
                     workspace.log_g[k] = math.nan
             if not empty:
-                slot = j % AT_ONCE if j >= 0 else -1
+                slot = (0 if few else j % AT_ONCE) if j >= 0 else -1
                 draw_allocations(
-                    n, sweep, slot, lanes, large, weights, plan, scales, stride, workspace, beyond,
-                    sizes, sums,
+                    n, sweep, s if few else -1, slot, lanes, large, weights, plan, scales, stride,
+                    workspace, beyond, sizes, sums,
                 )  # fmt: skip
             if j >= 0:
-                accumulate(j, n_draws, n_lanes, stride, scales, workspace, beyond, sizes, sums)
+                accumulate(j, n_draws, few, n_lanes, stride, scales, workspace, beyond, sizes, sums)
                 if own is not None:
                     add_sizes(sizes, own.sizes[n])
         add_up_sample(n, n_draws, lanes, scales, stride, workspace, beyond, sums)

@@ -3,7 +3,7 @@
 A lane is a feature of a sample with 4, 2 or 1 of its tokens: a count of 7 takes a lane of each
 kind. The lanes of a sample are contiguous, those with four tokens first. Every loop of a sweep
 then runs along contiguous memory, however uneven the counts are; a feature with a moderate count
-is repeated a few times. A count above `largest` takes no lanes: it is drawn as a whole.
+is repeated a few times. A large count takes no lanes: it is drawn by itself.
 
 Expectations are added entry by entry, since all lanes of an entry have the same [Wh]. `next_lane`
 goes from an entry to the next and knows where the lanes of each begin.
@@ -17,15 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.kernels.jit import inner
+from gapmf.kernels.vectors import LANES as SWEEPS
 
-LARGEST = 128  # counts above are drawn by conditional binomials, not token by token
+MOST_TOKENS = 512  # a count above takes longer token by token than by binomials
+TOKENS_IN_WORDS = 1024  # whose first bits are made at once
+LARGEST = 128  # counts above have no lanes, see `large_counts`
+FEW_ENTRIES = 16  # in a sample with so many
+LARGEST_OF_FEW = 16  # counts above have none, since its lanes are too few for vectors
+FEW_LANES, FEW_TOKENS = 16, 48  # a sample with so many is drawn without vectors
 
 
 class Lanes(NamedTuple):
     """The tokens of all samples. Lanes of sample n are start[n] to start[n + 1]."""
 
-    largest: int
-    """Counts above have no lanes."""
+    largest: NDArray[np.int64]
+    """(N,): counts above have no lanes."""
     start: NDArray[np.int64]
     fours: NDArray[np.int64]
     """(N,): how many of the sample's lanes have four tokens."""
@@ -72,7 +78,9 @@ def build_lanes(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], counts: NDArray[np.int64], largest: int
 ) -> tuple[Lanes, LargeCounts | None]:
     """Lay the rows of a CSR array out in lanes; give what has none, if there is any."""
-    is_large = counts > largest
+    n_entries = np.diff(indptr)
+    most = np.where(n_entries <= FEW_ENTRIES, min(largest, LARGEST_OF_FEW), largest)
+    is_large = counts > np.repeat(most, n_entries)
     small = np.where(is_large, 0, counts)
     kinds = small >> 2, (small >> 1) & 1, small & 1  # lanes of each entry with 4, 2, 1 tokens
     sizes = [_sum_rows(indptr, kind) for kind in kinds]
@@ -83,7 +91,7 @@ def build_lanes(
         ahead = first - starts(size)[:-1]  # of where it would be if there were no other kinds
         feature[np.arange(size.sum()) + np.repeat(ahead, size)] = np.repeat(indices, kind)
         first = first + size
-    lanes = Lanes(largest, start, sizes[0], sizes[1], feature, indptr, indices, counts)
+    lanes = Lanes(most, start, sizes[0], sizes[1], feature, indptr, indices, counts)
     if not is_large.any():
         return lanes, None
     large_start = starts(_sum_rows(indptr, is_large))
@@ -185,7 +193,8 @@ class Blocks(NamedTuple):
 
 def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
     """Return the first lane of each entry, or the number of all lanes if it has none."""
-    v = np.where(lanes.entry_count > lanes.largest, 0, lanes.entry_count)
+    n_entries = np.diff(lanes.entry_start)
+    v = np.where(lanes.entry_count > np.repeat(lanes.largest, n_entries), 0, lanes.entry_count)
     first = np.full(v.size, lanes.start[-1])
     begin = lanes.start[:-1]
     for kind, chosen, size in (
@@ -194,7 +203,7 @@ def first_lanes(lanes: Lanes) -> NDArray[np.int64]:
         (v & 1, v == 1, None),
     ):
         ahead = begin - starts(_sum_rows(lanes.entry_start, kind))[:-1]
-        here = np.cumsum(kind) - kind + np.repeat(ahead, np.diff(lanes.entry_start))
+        here = np.cumsum(kind) - kind + np.repeat(ahead, n_entries)
         first[chosen] = here[chosen]
         begin = begin if size is None else begin + size
     return first
@@ -210,6 +219,10 @@ class Workspace(NamedTuple):
     token: NDArray[np.float32]
     words: NDArray[np.uint32]
     own_words: NDArray[np.uint32]
+    few_words: NDArray[np.uint32]
+    """Those of the tokens of few lanes, for several sweeps."""
+    large_words: NDArray[np.uint32]
+    """Those of the tokens of large counts, and room to read beyond them."""
     inverse: NDArray[np.float32]
     """(AT_ONCE, lanes): 1/[Wh] of the accumulated sweeps of this batch."""
     batch: NDArray[np.float32]
@@ -251,7 +264,9 @@ def make_workspace(
         cum=np.empty(whole, f4),
         token=np.empty(n_tokens, f4),
         words=np.empty(n_tokens + 4, u4),
-        own_words=np.empty(4 * K, u4),
+        own_words=np.empty(4 * K * SWEEPS, u4),
+        few_words=np.empty((FEW_TOKENS + 4) * SWEEPS, u4),
+        large_words=np.empty(TOKENS_IN_WORDS // 2 + 32, u4),
         inverse=np.zeros(AT_ONCE * whole, f4),
         batch=np.zeros(AT_ONCE * K4, f4),
         ratios=np.empty(K4 * whole if plan.expectations else 0, f4),

@@ -220,7 +220,7 @@ def add_expectations(n, lanes, stride, scales, K4, tile, ratios, c):
     four, two, one = 0, lanes.fours[n], lanes.fours[n] + lanes.twos[n]
     for i in range(lanes.entry_start[n], lanes.entry_start[n + 1]):
         v = lanes.entry_count[i]
-        lane, four, two, one = next_lane(v, lanes.largest, four, two, one)
+        lane, four, two, one = next_lane(v, lanes.largest[n], four, two, one)
         if lane >= 0:
             f = np.int64(lanes.entry_feature[i])
             _add_ratios(c, f * K4, K4, tile, ratios, lane, stride, v * scales[f])

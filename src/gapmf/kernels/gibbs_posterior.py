@@ -33,10 +33,10 @@ from gapmf.kernels.gibbs import (
     gather,
     scale_activations,
     sum_rates,
-    weigh,
 )
 from gapmf.kernels.gibbs_layout import AT_ONCE, EStepPlan, stride_of
 from gapmf.kernels.jit import inner, kernel
+from gapmf.kernels.large_counts import weigh
 
 N_CHAINS = 4
 FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
@@ -340,8 +340,8 @@ def posterior_sizes(
                     if factors is not None:
                         expose(factors[n], workspace.g, workspace.log_g)
                     n_below = draw_allocations(
-                        n, t, -1, lanes, large, weights, plan, scales, stride, workspace, None,
-                        own, sums,
+                        n, t, -1, -1, lanes, large, weights, plan, scales, stride, workspace,
+                        None, own, sums,
                     )  # fmt: skip
                     if ended:
                         for k in range(K):

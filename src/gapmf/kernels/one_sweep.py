@@ -20,13 +20,13 @@ from gapmf.kernels.gibbs import (
     add_sizes,
     add_up_draws,
     draw_activations,
-    draw_large_counts,
     draw_underflowing_tokens,
     expose,
     scale_activations,
 )
 from gapmf.kernels.gibbs_layout import AT_ONCE, TERMS
 from gapmf.kernels.jit import inlined, inner, kernel
+from gapmf.kernels.large_counts import draw_large_counts
 from gapmf.kernels.random import SEPARATE, TOKENS, U, address, fill
 from gapmf.kernels.vectors import LANES, add_products, running_sums
 

@@ -160,11 +160,26 @@ def normal(word, index, at):
             return x, index
 
 
-@inner()
+@inlined
 def gamma(shape, first, second, index, at):
-    """Draw Gamma(shape, 1), shape ≥ 1, from two words of 64 bits: Marsaglia and Tsang (2000)."""
+    """Draw Gamma(shape, 1), shape ≥ 1, from two words of 64 bits: Marsaglia and Tsang (2000).
+
+    What nearly all draws need is here, to be part of the caller; the rest begins anew.
+    """
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
+    i = first & LAYER
+    x = (2.0 * uniform(first) - 1.0) * RIGHT[i]
+    v = 1.0 + c * x
+    square = x * x
+    if abs(x) < RIGHT[i + ONE] and v > 0.0 and uniform(second) < 1.0 - 0.0331 * square * square:
+        return d * (v * v * v)
+    return rejected_gamma(d, c, first, second, index, at)
+
+
+@inner()
+def rejected_gamma(d, c, first, second, index, at):
+    """`gamma`, whatever the words are."""
     while True:
         x, index = normal(first, index, at)
         v = 1.0 + c * x

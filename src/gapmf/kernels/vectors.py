@@ -1,4 +1,4 @@
-"""Two loops in explicit vectors, which LLVM does not find by itself.
+"""Loops in explicit vectors, which LLVM does not find by itself.
 
 Each has two forms. The plain one is what it computes, and what runs uncompiled. In compiled kernels
 an intrinsic takes its place, which writes LLVM's vector instructions; LLVM splits vectors that are
@@ -13,13 +13,18 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
 from gapmf.kernels.jit import OPTIONS
+from gapmf.kernels.random import LOW, MULTIPLIER_0, MULTIPLIER_1, WEYL_0, WEYL_1, U, philox
+from gapmf.kernels.random import SHIFT as HALF_WORD
 
 f4 = np.float32
 
-LANES = 8  # that `running_sums` takes at once
+TOKENS_AT_ONCE = 64  # the halves of 32 words
+LANES = 8  # that `running_sums` and `eight_words` take at once
 SHIFT = 1.5 * 2.0**52  # adding and taking it away rounds a double below 2⁵¹ to a whole number
 
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
+WORD, HALF = ir.IntType(32), ir.IntType(16)
+BYTES = {FLOAT: 4, DOUBLE: 8, WORD: 4, HALF: 2}
 FUSE = ("contract",)
 
 
@@ -46,6 +51,37 @@ def add_products(factors, at, n, rows, row, h, K4, c):
             c[row + k] += (factors[i] * (p * np.float64(h[at[i] + k])) + SHIFT) - SHIFT
 
 
+def eight_words(words, at, gap, counter, step, key):
+    """Fill the four words of Philox at eight counters: words[at + i], words[at + gap + i], … .
+
+    Counter i has step[0] i added to its first word, and step[1] i to its second.
+    """
+    for i in range(LANES):
+        c0, c1 = (U(counter[j]) + U(step[j]) * U(i) for j in range(2))
+        found = philox(c0, c1, counter[2], counter[3], key[0], key[1])
+        for q in range(4):
+            words[at + q * gap + i] = found[q]
+
+
+def halves_below(words, first, n, bound):
+    """Give which of n ≤ 64 halves of words are below a bound, and which equal, as bits.
+
+    The low half of a word is the first; `first` counts halves.
+    """
+    below, equal = 0, 0
+    for i in range(n):
+        at = first + i
+        half = int(words[at >> 1]) >> (16 * (at & 1)) & 0xFFFF
+        below |= (half < bound) << i
+        equal |= (half == bound) << i
+    return U(below), U(equal)
+
+
+def count_bits(x):
+    """Give how many bits of 64 are set."""
+    return int(x).bit_count()
+
+
 def _vector(scalar, n):
     return ir.VectorType(scalar, n)
 
@@ -68,12 +104,12 @@ class _Writer:
 
     def load(self, array, index, scalar, n):
         loaded = self.builder.load(self._place(array, index, scalar, n))
-        loaded.align = 4 if scalar is FLOAT else 8
+        loaded.align = BYTES[scalar]
         return loaded
 
     def store(self, value, array, index, scalar, n):
         stored = self.builder.store(value, self._place(array, index, scalar, n))
-        stored.align = 4 if scalar is FLOAT else 8
+        stored.align = BYTES[scalar]
 
     def pick(self, a, b, order):
         """Give the elements of a and b in this order."""
@@ -172,6 +208,101 @@ def _add_products(typing, factors, at, n, rows, row, h, n_blocks, c):
         return context.get_dummy_value()
 
     return types.void(factors, at, n, rows, row, h, n_blocks, c), write
+
+
+@intrinsic
+def _eight_words(typing, words, at, gap, counter, step, key):
+    """`eight_words`: products of 32 bits in lanes of 64."""
+
+    def write(context, builder, sig, args):
+        w = _Writer(context, builder, sig, args)
+        words, at, gap, counter, step, key = w.values
+        wide = _vector(INDEX, LANES)
+
+        def all_lanes(value):
+            return ir.Constant(wide, [int(value)] * LANES)
+
+        low, shift = all_lanes(LOW), all_lanes(HALF_WORD)
+        numbers = ir.Constant(wide, list(range(LANES)))
+        c = [w.repeat(builder.extract_value(counter, i), LANES) for i in range(4)]
+        for i in range(2):
+            steps = w.repeat(builder.extract_value(step, i), LANES)
+            c[i] = builder.add(c[i], builder.mul(steps, numbers))
+        c = [builder.and_(x, low) for x in c]
+        k = [builder.and_(builder.extract_value(key, i), w.whole(int(LOW))) for i in range(2)]
+        for _ in range(10):
+            p0 = builder.mul(c[0], all_lanes(MULTIPLIER_0))
+            p1 = builder.mul(c[2], all_lanes(MULTIPLIER_1))
+            high = [builder.lshr(p, shift) for p in (p1, p0)]
+            mixed = [
+                builder.xor(builder.xor(high[j], c[2 * j + 1]), w.repeat(k[j], LANES))
+                for j in range(2)
+            ]
+            c = [mixed[0], builder.and_(p1, low), mixed[1], builder.and_(p0, low)]
+            k = [
+                builder.and_(builder.add(k[j], w.whole(int(weyl))), w.whole(int(LOW)))
+                for j, weyl in enumerate((WEYL_0, WEYL_1))
+            ]
+        for x in c:
+            w.store(builder.trunc(x, _vector(WORD, LANES)), words, at, WORD, LANES)
+            at = builder.add(at, gap)
+        return context.get_dummy_value()
+
+    return types.void(words, at, gap, counter, step, key), write
+
+
+@intrinsic
+def _halves_below(typing, words, first, n, bound):
+    """`halves_below`: compared in one vector."""
+
+    def write(context, builder, sig, args):
+        w = _Writer(context, builder, sig, args)
+        words, first, n, bound = w.values
+        halves = w.load(builder.bitcast(words, HALF.as_pointer()), first, HALF, TOKENS_AT_ONCE)
+        bounds = w.repeat(builder.trunc(bound, HALF), TOKENS_AT_ONCE)
+        used = builder.lshr(w.whole(-1), builder.sub(w.whole(TOKENS_AT_ONCE), n))
+        most = builder.icmp_unsigned(">", bound, w.whole(0xFFFF))
+        below, equal = (
+            builder.bitcast(builder.icmp_unsigned(how, halves, bounds), INDEX)
+            for how in ("<", "==")
+        )
+        below = builder.and_(used, builder.select(most, w.whole(-1), below))
+        equal = builder.and_(used, builder.select(most, w.whole(0), equal))
+        return context.make_tuple(builder, sig.return_type, (below, equal))
+
+    return types.UniTuple(types.uint64, 2)(words, first, n, bound), write
+
+
+@intrinsic
+def _count_bits(typing, x):
+    def write(context, builder, sig, args):
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), write
+
+
+@overload(halves_below, jit_options=OPTIONS, inline="always")
+def _compiled_halves_below(words, first, n, bound):
+    def compiled(words, first, n, bound):
+        return _halves_below(words, first, n, bound)
+
+    return compiled
+
+
+@overload(count_bits, jit_options=OPTIONS, inline="always")
+def _compiled_count_bits(x):
+    def compiled(x):
+        return _count_bits(x)
+
+    return compiled
+
+
+@overload(eight_words, jit_options=OPTIONS, inline="always")
+def _compiled_eight_words(words, at, gap, counter, step, key):
+    def compiled(words, at, gap, counter, step, key):
+        _eight_words(words, at, gap, counter, step, key)
+
+    return compiled
 
 
 @overload(running_sums, jit_options=OPTIONS, inline="always")
