@@ -34,6 +34,7 @@ FITS = {
     "alpha learned": {"learn_alpha": True},
     "alpha learned, auto": {"learn_alpha": True, "pseudo_count": "auto"},
     "alpha = 1, auto": {"pseudo_count": "auto"},
+    "posterior, auto": {"learn_alpha": True, "pseudo_count": "auto", "schedule": "posterior"},
 }
 LDA = {"tomotopy, eta 0.01": 0.01, "tomotopy, eta 0.1": 0.1}
 SWEEPS = 500  # of tomotopy

@@ -424,3 +424,22 @@ def count_beyond(v, p, rest, index, at):
             out[k] += 1
             k += 1
     return out
+
+
+def posterior_moments_of_directions(V, norms, alpha, beta, eta, n_nodes):
+    """E[φ_1k | V] and E[φ_1k² | V] for F = K = 2, φ_k ~ Dirichlet(η) and w_k = S_k φ_k.
+
+    By Gauss-Jacobi rules for both directions: the likelihood is a polynomial in them, so the rules
+    are exact with |V|/2 + 2 nodes.
+    """
+    x, weights = special.roots_jacobi(n_nodes, eta - 1.0, eta - 1.0)
+    nodes = (1.0 + x) / 2.0
+    total, sums = 0.0, np.zeros((2, 2))
+    for (i, a), (j, b) in itertools.product(enumerate(nodes), enumerate(nodes)):
+        directions = np.array([[a, b], [1.0 - a, 1.0 - b]])
+        mass = weights[i] * weights[j]
+        for n in range(V.shape[1]):
+            mass *= marginal_likelihood(V[:, [n]], directions * norms, alpha, beta)
+        total += mass
+        sums += mass * directions[0] ** np.array([[1], [2]])
+    return sums / total

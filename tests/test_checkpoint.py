@@ -44,6 +44,7 @@ FITS = {
     "alpha": {"learn_alpha": True, "tol": 1e-4},
     "saem": {"schedule": "saem", "learn_alpha": "shared", "tol": 1e-3},
     "textbook": {"schedule": "saem-textbook", "max_iter": 90},
+    "posterior": {"schedule": "posterior", "pseudo_count": "auto", "tol": 1e-3},
     "paper": {"schedule": "paper", "n_draws": 2, "n_burn_in": 1, "max_iter": 40},
     "mcem-h": {"algorithm": "mcem-h", "schedule": "paper", "n_draws": 2, "max_iter": 30},
     "mcem-ch": {"algorithm": "mcem-ch", "tol": 1e-3},

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import naive
 from gapmf import GammaPoissonMF, GaP
 from gapmf.counts import check_counts
-from gapmf.em.evidence import LARGEST, SMALLEST, best_pseudo_count
+from gapmf.em.evidence import LARGEST, SMALLEST, best_pseudo_count, predictive_pseudo_count
 from gapmf.em.exact_em import em_c_alpha_step, em_c_step, em_ch_step
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.gain import EStep, gain
@@ -305,3 +305,28 @@ def test_a_fit_can_be_saved_cloned_and_resumed(short, tmp_path):
 def test_what_cannot_be_is_refused(given, said):
     with pytest.raises(InvalidInputError, match=said):
         GammaPoissonMF(2, **given).fit([[1, 2], [3, 0]])
+
+
+def test_the_predictive_choice_is_the_best_of_a_grid():
+    """Σ b log((a + η)/(Σ a + F η)), both ways; an empty half leaves the choice to the evidence."""
+    rng = np.random.default_rng(3)
+    truth = rng.dirichlet(np.full(30, 0.3), 4)
+    a, b = (np.array([rng.multinomial(60, p) for p in truth]).T.astype(float) for _ in range(2))
+
+    def value(eta):
+        return sum(
+            (y * np.log((x + eta) / (x.sum(axis=0) + 30 * eta))).sum() for x, y in ((a, b), (b, a))
+        )
+
+    found = predictive_pseudo_count((a, b))
+    grid = np.geomspace(SMALLEST, LARGEST, 400)
+    assert value(found) >= max(value(eta) for eta in grid) - 1e-9
+    assert predictive_pseudo_count((a, np.zeros_like(a))) == best_pseudo_count(a)
+
+
+def test_counts_that_repeat_within_samples_need_more_pseudo_counts():
+    """The evidence takes repetitions for a sparser component; the other half does not."""
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet(np.full(200, 0.5))
+    a, b = (3.0 * rng.multinomial(150, p)[:, None] for _ in range(2))  # each word three times
+    assert predictive_pseudo_count((a, b)) > 1.5 * best_pseudo_count(a + b)

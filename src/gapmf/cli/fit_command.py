@@ -82,10 +82,13 @@ def run(
         echo(f"{est.n_iter_} iterations, {ended}, {seconds:.1f} s in all; the model is in {output}")
         if est.pseudo_count_:
             chosen = " (chosen)" if est.pseudo_count == "auto" else ""
-            echo(
-                f"pseudo-count {est.pseudo_count_:.3g}{chosen}; the fit maximises the "
-                f"log-likelihood and the log-prior, which is {est.log_prior_:,.0f} nats"
+            what = (
+                "the components are posterior means"
+                if est.schedule == "posterior"
+                else "the fit maximises the log-likelihood and the log-prior, which is "
+                f"{est.log_prior_:,.0f} nats"
             )
+            echo(f"pseudo-count {est.pseudo_count_:.3g}{chosen}; {what}")
     if n_top and not quiet:
         Console(highlight=False).print(topics_table(est, n_top, est.prune_tol))
     if est.interrupted_:

@@ -50,6 +50,13 @@ PseudoCount = Annotated[
         "components from overfitting. auto chooses it from the data.",
     ),
 ]
+Schedule = Annotated[
+    str,
+    Option(
+        help="Schedule of Monte Carlo fits: adaptive; posterior, which predicts new samples best "
+        "and needs --pseudo-count; saem, online or paper."
+    ),
+]
 Tol = Annotated[
     float,
     Option(

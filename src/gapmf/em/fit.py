@@ -145,6 +145,11 @@ def refuse_in_memory_only(settings: Settings) -> None:
             "schedule='online' needs all counts in memory, but X is not: use partial_fit, which "
             "takes shards block by block, or schedule='adaptive'"
         )
+    if settings.chooses_by_halves:
+        raise InvalidInputError(
+            "pseudo_count='auto' with schedule='posterior' compares halves of the samples, which "
+            "needs all counts in memory, but X is not: give a number, such as pseudo_count=0.1"
+        )
 
 
 def apply_sample_weight(
@@ -202,6 +207,8 @@ def fit(
 ) -> FitResult:
     """Fit by the algorithm of the settings, or go on from a state that a checkpoint kept."""
     resumed = FitState(rng) if resumed is None else resumed
+    if settings.schedule == "posterior" and settings.monte_carlo:
+        _refuse_unobserved(data.observation)
     try:
         if settings.on_line and data.observation is not None:
             raise InvalidInputError(
@@ -346,10 +353,11 @@ def _prepare(
     else:
         assert data.counts is not None
         engine = _engine_in_memory(data, settings, seed, n_jobs)
+    halves = _halves(data, seed, n_jobs) if settings.chooses_by_halves else ()
+    schedule = make_schedule(settings, engine, seed, halves)
     if resumed is not None:
         engine.state = resumed.chains
-        return seed, engine, make_schedule(settings, engine), resumed.run
-    schedule = make_schedule(settings, engine)
+        return seed, engine, schedule, resumed.run
     state = RunState(
         first_model(settings, engine, rng), schedule.start(), pseudo_count=settings.pseudo_count
     )
@@ -371,6 +379,25 @@ def _engine_in_memory(
             sizes = sizes if isinstance(settings.init, str) else sizes[-1:]
             return GrowingEngine(data.counts, seed, sizes, n_jobs)
     return LocalEngine(n_jobs).load(data.counts, seed, observation=data.observation)
+
+
+def _refuse_unobserved(observation: Observation | None) -> None:
+    if observation is not None and observation.entries is not None:
+        raise InvalidInputError(
+            "schedule='posterior' draws the directions of components, whose law has no closed form "
+            "with unobserved entries: use schedule='adaptive'"
+        )
+
+
+def _halves(data: FitData, seed: int, n_jobs: int | None) -> tuple[Engine, ...]:
+    """Load the samples of even number into one engine, and the others into another."""
+    assert data.counts is not None
+    halves = []
+    for i in range(2):
+        rows = np.arange(i, data.counts.shape[0], 2)
+        own = None if data.observation is None else data.observation.take(rows)
+        halves.append(LocalEngine(n_jobs).load(data.counts[rows], seed, observation=own))
+    return tuple(halves)
 
 
 def run_with_restarts(

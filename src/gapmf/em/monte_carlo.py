@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gapmf.em.evidence import best_pseudo_count
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import m_step_for
+from gapmf.em.posterior_mean import Posterior, PosteriorProgress
 from gapmf.em.schedules import (
     Adaptive,
     AdaptiveProgress,
@@ -46,7 +46,7 @@ class RunState:
     """
 
     model: GaP
-    progress: AdaptiveProgress | SaemProgress | None
+    progress: AdaptiveProgress | PosteriorProgress | SaemProgress | None
     """The schedule's own record; None for the paper's schedule."""
     n_iter: int = 0
     n_sweeps: int = 0
@@ -90,8 +90,9 @@ def run(
 def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
     """One iteration: an E-step at the present model, and the schedule's M-step."""
     sweeps = schedule.sweeps(state.progress)
-    statistics = _e_step(engine, state.model, sweeps, state.pseudo_count)
-    model, progress = schedule.step(state.progress, state.model, statistics)
+    at = schedule.model_of_e_step(state.progress, state.model)
+    statistics = _e_step(engine, at, sweeps, state.pseudo_count)
+    model, progress = schedule.step(state.progress, at, statistics)
     window, tail, length = state.window, state.tail, schedule.window_length(state.progress)
     if length is not None:
         window = statistics if window is None else window + statistics
@@ -124,7 +125,8 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
     if tail is not None:
         model = schedule.averaged_model(model, tail)
     sweeps = schedule.evaluation(state.progress)
-    here = EStep(model, _e_step(engine, model, sweeps, state.pseudo_count), sweeps.n_draws)
+    eta = schedule.prior_weight(state.progress) * state.pseudo_count
+    here = EStep(model, _e_step(engine, model, sweeps, eta), sweeps.n_draws)
     before, n_window = state.last, state.n_window
     state = replace(
         state,
@@ -165,8 +167,7 @@ def _with_best_pseudo_count(
     """Choose η from a draw of C at a model, if it is to be chosen."""
     if not schedule.choose_pseudo_count:
         return state
-    draw = engine.advance(model, Sweeps(1))
-    eta = best_pseudo_count(draw.c_sum)
+    eta = schedule.best_pseudo_count(engine, state.progress, model)
     return replace(state, pseudo_count=eta, n_sweeps=state.n_sweeps + 1)
 
 
@@ -205,8 +206,13 @@ def refit_briefly(
     return schedule.averaged_model(model, window)
 
 
-def make_schedule(settings: Settings, engine: Engine) -> Schedule:
-    """Make the schedule that the settings name, for the engine's data."""
+def make_schedule(
+    settings: Settings, engine: Engine, seed: int = 0, halves: tuple[Engine, ...] = ()
+) -> Schedule:
+    """Make the schedule that the settings name, for the engine's data.
+
+    `seed` and `halves` are those of `Posterior`.
+    """
     m_step = m_step_for(settings.algorithm, settings.learn_alpha, engine.observation)
     sizes = settings.learn_alpha is not None
     if settings.schedule == "paper":
@@ -223,6 +229,10 @@ def make_schedule(settings: Settings, engine: Engine) -> Schedule:
         )
     if settings.on_line and isinstance(engine, GrowingEngine):
         return _growing_schedule(settings, engine)
+    if settings.schedule == "posterior":
+        adaptive = adaptive_schedule(settings, engine)
+        choose = settings.choose_pseudo_count
+        return Posterior(m_step, sizes, adaptive, seed, halves, choose_pseudo_count=choose)
     return adaptive_schedule(settings, engine)
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
+from gapmf.em.evidence import best_pseudo_count
 from gapmf.em.gain import N_ERRORS, Gain
 from gapmf.em.momentum import Momentum
-from gapmf.engines.base import Statistics, Sweeps
+from gapmf.engines.base import Engine, Statistics, Sweeps
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -92,6 +93,10 @@ class Schedule(ABC):
         """Return how many of the last iterations of the present window make its average."""
         return 0
 
+    def model_of_e_step(self, progress: Any, model: GaP) -> GaP:
+        """Return the model at which the next E-step draws: the present one, or one near it."""
+        return model
+
     @abstractmethod
     def step(self, progress: Any, model: GaP, statistics: Statistics) -> tuple[GaP, Any]:
         """Return the next model, from an E-step at this one, and the new progress."""
@@ -103,6 +108,14 @@ class Schedule(ABC):
     @abstractmethod
     def decide(self, progress: Any, gained: Gain) -> tuple[Decision, Any]:
         """Return how to go on after a window, and the new progress."""
+
+    def prior_weight(self, progress: Any) -> float:
+        """Return how often the prior on directions counts in the objective: once, or not at all."""
+        return 1.0
+
+    def best_pseudo_count(self, engine: Engine, progress: Any, model: GaP) -> float:
+        """Return η for the prior on directions, from a draw of C at a model."""
+        return best_pseudo_count(engine.advance(model, Sweeps(1)).c_sum)
 
 
 def window_after(n_steps: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ OBJECTIVES = {"vbem": "bound", "mjle": "log_joint_likelihood"}
 ALGORITHMS = (*MONTE_CARLO, *EXACT_MOMENTS, *OBJECTIVES)
 LEARNS_ALPHA = ("mcem-c", "em-c", "exact", "vbem")
 WAYS_TO_LEARN = ("component", "shared")
-SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook", "online")
+SCHEDULES = ("adaptive", "paper", "saem", "saem-textbook", "online", "posterior")
 STARTS = ("mean", "random")
 
 PAPER_SWEEPS = 150  # draws, and as many before them
@@ -71,6 +72,11 @@ class Settings:
         return self.monte_carlo and self.schedule == "online"
 
     @property
+    def chooses_by_halves(self) -> bool:
+        """Whether η is chosen by what one half of the samples says of the other."""
+        return self.monte_carlo and self.schedule == "posterior" and self.choose_pseudo_count
+
+    @property
     def exact_moments(self) -> bool:
         """Whether the algorithm integrates exactly."""
         return self.algorithm in EXACT_MOMENTS
@@ -96,6 +102,8 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
             f"schedule='online' makes the steps of 'mcem-c', but algorithm={algorithm!r}: use "
             "algorithm='mcem-c', or another schedule"
         )
+    if schedule == "posterior":
+        _check_posterior(algorithm, given["pseudo_count"])
     learn_alpha = _check_learn_alpha(given["learn_alpha"], algorithm)
     alpha = _first_alpha(check_alpha(given["alpha"], K), learn_alpha)
     if algorithm == "mjle":
@@ -116,6 +124,20 @@ def check_settings(given: dict[str, Any], counts: sp.csr_array) -> Settings:
         pseudo_count=_check_pseudo_count(given["pseudo_count"], algorithm, schedule),
         choose_pseudo_count=isinstance(given["pseudo_count"], str),
     )
+
+
+def _check_posterior(algorithm: str, pseudo_count: Any) -> None:
+    """Refuse what has no posterior of components: another algorithm, or no prior."""
+    if algorithm in ("mcem-h", "mcem-ch"):
+        raise InvalidInputError(
+            f"schedule='posterior' fits norms as 'mcem-c' does, but algorithm={algorithm!r}: use "
+            "algorithm='mcem-c', or another schedule"
+        )
+    if algorithm == "mcem-c" and isinstance(pseudo_count, numbers.Real) and pseudo_count == 0:
+        raise InvalidInputError(
+            "schedule='posterior' needs a prior on the components, but pseudo_count is 0: use "
+            "pseudo_count='auto', or a number such as 0.1"
+        )
 
 
 def _check_learn_alpha(value: Any, algorithm: str) -> str | None:

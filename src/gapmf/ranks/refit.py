@@ -112,6 +112,8 @@ def fit_anew(
         n_init=1,
         score_every=0,
         tol=max(settings.tol, ROUGH_TOL),
+        # As refits: models are compared that were all fitted in the same way.
+        schedule="adaptive" if settings.schedule == "posterior" else settings.schedule,
     )
     rng = np.random.default_rng(seed)
     data = FitData(counts, None, observation)
