@@ -10,6 +10,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP, fit_anndata, plot
 from gapmf.errors import InvalidInputError
@@ -197,6 +198,17 @@ def test_activations(est, adata):
     np.testing.assert_allclose(ends, (found.quantiles[:, 3] * norms).T)
     with pytest.raises(InvalidInputError, match="sample is 40, but X has 40 rows"):
         plot.activations(est, adata, 40)
+
+
+def test_activations_with_exposures():
+    """Expected counts of a sample: activation × norm × exposure."""
+    X, s = np.array([[9, 1], [1, 8], [7, 1]]), np.array([1.0, 0.5, 2.0])
+    est = GammaPoissonMF(2, max_iter=5, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        est.fit(X, exposure=s)
+    points = drawn(plot.activations(est, X, 2, exposure=s)).collections[-1]
+    mean = est.posterior(X, exposure=s).mean[2]
+    np.testing.assert_allclose(points.get_offsets()[:, 1], 2.0 * mean * est.model_.column_norms)
 
 
 def test_ranks():

@@ -185,12 +185,19 @@ def _groups(source: Any, groupby: Any, N: int) -> tuple[Any, dict[str, str]]:
 
 
 def activations(
-    est: GammaPoissonMF, X: Any, sample: int = 0, *, name: str | None = None, ax: Any = None
+    est: GammaPoissonMF,
+    X: Any,
+    sample: int = 0,
+    *,
+    exposure: Any = None,
+    name: str | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw the activations of one sample: posterior means with 90 % intervals.
 
-    Each is multiplied by its component's norm. It is then the number of counts that the component
-    is expected to contribute, which can be compared between components.
+    Each is multiplied by its component's norm, and by the sample's exposure. It is then the number
+    of counts that the component is expected to contribute, which can be compared between
+    components.
 
     Parameters
     ----------
@@ -200,6 +207,8 @@ def activations(
         Counts.
     sample : int, default=0
         Row of X to draw.
+    exposure : array-like of shape (n_samples,) or "total", default=None
+        Exposures of the samples, as in `gapmf.GammaPoissonMF.posterior`.
     name : str, default=None
         Name of the sample, for the title; by default its number.
     ax : matplotlib Axes, default=None
@@ -222,14 +231,15 @@ def activations(
     >>> plot.activations(est, X, 1).get_title("left")
     'sample 1'
     """
-    counts, _ = est._check_samples(X)
+    counts, _, observation = est._check_observed_samples(X, exposure, None)
     sample = check_whole(sample, "sample", least=0)
     if sample >= counts.shape[0]:
         raise InvalidInputError(f"sample is {sample}, but X has {counts.shape[0]} rows")
     with warnings.catch_warnings():  # the names have been checked
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        found = est.posterior(counts[[sample]])
-    norms = est.model_.column_norms
+        own = None if observation is None else observation.exposure[[sample]]
+        found = est.posterior(counts[[sample]], exposure=own)
+    norms = est.model_.column_norms * (1.0 if own is None else own)
     mean, (low, high) = found.mean[0] * norms, found.quantiles[:, 0] * norms
     ax = get_axes(ax)
     places = np.arange(mean.size)
