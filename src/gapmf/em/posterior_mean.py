@@ -105,7 +105,12 @@ class Posterior(Schedule):
         return 0.0 if progress.is_drawing else 1.0
 
     def best_pseudo_count(self, engine: Engine, progress: PosteriorProgress, model: GaP) -> float:
-        """Return the η with which one half of the samples best predicts the other."""
+        """Return the η with which one half of the samples best predicts the other, when drawing.
+
+        At a mode, where components overfit, it would be far too large: the evidence decides there.
+        """
+        if not progress.is_drawing:
+            return super().best_pseudo_count(engine, progress, model)
         at, chains = self.model_of_e_step(progress, model), engine.state
         draws = []
         for i, half in enumerate(self.halves):
