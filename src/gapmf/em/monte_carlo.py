@@ -162,12 +162,12 @@ def evaluate_window(engine: Engine, schedule: Schedule, state: RunState) -> RunS
 
 
 def _with_best_pseudo_count(
-    engine: Engine, schedule: Schedule, state: RunState, model: GaP
+    engine: Engine, schedule: Schedule, state: RunState, average: GaP
 ) -> RunState:
-    """Choose η from a draw of C at a model, if it is to be chosen."""
+    """Choose η from a draw of C, if it is to be chosen."""
     if not schedule.choose_pseudo_count:
         return state
-    eta = schedule.best_pseudo_count(engine, state.progress, model)
+    eta = schedule.best_pseudo_count(engine, state.progress, state.model, average)
     return replace(state, pseudo_count=eta, n_sweeps=state.n_sweeps + 1)
 
 

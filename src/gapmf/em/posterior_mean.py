@@ -104,13 +104,15 @@ class Posterior(Schedule):
         """Return 0 when drawing: averages are compared by their likelihood alone."""
         return 0.0 if progress.is_drawing else 1.0
 
-    def best_pseudo_count(self, engine: Engine, progress: PosteriorProgress, model: GaP) -> float:
+    def best_pseudo_count(
+        self, engine: Engine, progress: PosteriorProgress, model: GaP, average: GaP
+    ) -> float:
         """Return the η with which one half of the samples best predicts the other, when drawing.
 
         At a mode, where components overfit, it would be far too large: the evidence decides there.
         """
         if not progress.is_drawing:
-            return super().best_pseudo_count(engine, progress, model)
+            return super().best_pseudo_count(engine, progress, model, average)
         at, chains = self.model_of_e_step(progress, model), engine.state
         draws = []
         for i, half in enumerate(self.halves):

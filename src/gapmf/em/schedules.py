@@ -113,9 +113,9 @@ class Schedule(ABC):
         """Return how often the prior on directions counts in the objective: once, or not at all."""
         return 1.0
 
-    def best_pseudo_count(self, engine: Engine, progress: Any, model: GaP) -> float:
-        """Return η for the prior on directions, from a draw of C at a model."""
-        return best_pseudo_count(engine.advance(model, Sweeps(1)).c_sum)
+    def best_pseudo_count(self, engine: Engine, progress: Any, model: GaP, average: GaP) -> float:
+        """Return η for the prior on directions, from the run's model and a window's average."""
+        return best_pseudo_count(engine.advance(average, Sweeps(1)).c_sum)
 
 
 def window_after(n_steps: int) -> int:
