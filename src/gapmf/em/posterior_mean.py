@@ -26,6 +26,7 @@ from gapmf.parallel import by_rows
 from gapmf.types import Array
 
 FIRST_WINDOW = 60  # draws of W; each later window has twice as many as the one before
+BURN_IN = 8  # sweeps at a draw of W before C shows η: the chains come from an average
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Posterior(Schedule):
         draws = []
         for i, half in enumerate(self.halves):
             half.state = State(chains.L[i::2], chains.iteration)
-            draws.append(half.advance(at, Sweeps(1)).c_sum)
+            draws.append(half.advance(at, Sweeps(1, n_burn_in=BURN_IN)).c_sum)
         return predictive_pseudo_count((draws[0], draws[1]))
 
     def decide(
