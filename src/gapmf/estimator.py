@@ -174,7 +174,7 @@ class GammaPoissonMF(
         and averages the last half or more of the draws ("mcem-c" only, no unobserved entries).
         "saem" (stochastic approximation EM) also begins with one sweep per iteration.
         Once gains cannot be told from noise, it averages the statistics, with steps of size
-        j^-0.75 in windows of 20 iterations, and doubles the sweeps like "adaptive". It has no
+        j^-0.75 in windows, and doubles the sweeps like "adaptive". It has no
         momentum, so it is slower where EM is slow. "saem-textbook" is "saem" with steps that are
         never restarted, and with one sweep per iteration throughout. "online" is for many samples,
         with "mcem-c" only and without exposures. It makes the steps of "adaptive" on a random part

@@ -239,7 +239,8 @@ def test_a_refit_forgets_what_exact_moments_left():
         ({"schedule": "saem", "n_burn_in": 5}, "n_burn_in is for schedule='paper' only"),
         (
             {"schedule": "fast"},
-            "schedule must be one of 'adaptive', 'paper', 'saem', 'saem-textbook', 'online', 'posterior', but",
+            "schedule must be one of 'adaptive', 'paper', 'saem', 'saem-textbook', 'online', "
+            "'posterior', but is 'fast'",
         ),
         ({"algorithm": "mcem-ch", "learn_alpha": True}, "'mcem-ch' cannot learn alpha"),
         ({"learn_alpha": "both"}, "learn_alpha must be False, 'component'"),

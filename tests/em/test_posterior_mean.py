@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 import naive
 from gapmf import GammaPoissonMF, GaP, document_completion
@@ -130,3 +131,35 @@ def test_unobserved_entries_are_refused():
     est = GammaPoissonMF(2, schedule="posterior", pseudo_count=0.1)
     with pytest.raises(InvalidInputError, match="unobserved entries: use schedule='adaptive'"):
         est.fit([[1, 2], [3, 4]], observed=[[True, False], [True, True]])
+
+
+def test_copies_of_samples_choose_no_smaller_eta():
+    """Copies share a half, and the halves share no random numbers: else η falls to its bound."""
+    X = topics(3, 120)
+    est = GammaPoissonMF(3, schedule="posterior", pseudo_count="auto", tol=1e-3, random_state=0)
+    est.fit(X, sample_weight=np.full(120, 2))
+    assert est.pseudo_count_ > 0.01
+
+
+def test_one_sample_has_no_halves():
+    est = GammaPoissonMF(2, schedule="posterior", pseudo_count="auto", random_state=0, tol=1e-2)
+    assert np.isfinite(est.fit([[3, 1, 2]]).components_).all()
+
+
+def test_a_run_that_is_cut_while_it_draws_returns_an_average():
+    """The window before, or the present one once it is half as long: never the last draw's mean."""
+    X = topics(4, 80)
+    settings = {"schedule": "posterior", "pseudo_count": 0.2, "tol": 1e-2, "random_state": 1}
+    models = []
+    whole = GammaPoissonMF(
+        3, callbacks=[lambda record: models.append(record.model.W.T)], **settings
+    ).fit(X)
+    n_climbed = whole.n_iter_ - 180  # 60 draws and 120
+    assert n_climbed <= 180
+    for n_drawn in (70, 170):
+        with pytest.warns(ConvergenceWarning):
+            cut = GammaPoissonMF(3, max_iter=n_climbed + n_drawn, **settings).fit(X)
+        last = models[n_climbed + n_drawn - 1]
+        drawn = np.array(models[n_climbed : n_climbed + 60] if n_drawn == 70 else models[-120:-10])
+        near = np.abs(cut.components_ - drawn.mean(axis=0)).max()
+        assert near < 0.2 * np.abs(cut.components_ - last).max()

@@ -84,7 +84,7 @@ def run(
             chosen = " (chosen)" if est.pseudo_count == "auto" else ""
             what = (
                 "the components are posterior means"
-                if est.schedule == "posterior"
+                if est.schedule == "posterior" and est.algorithm == "mcem-c"
                 else "the fit maximises the log-likelihood and the log-prior, which is "
                 f"{est.log_prior_:,.0f} nats"
             )

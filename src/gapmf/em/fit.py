@@ -22,6 +22,7 @@ from gapmf.em.fit_state import FinishedStart, FitState, MonteCarloState, interru
 from gapmf.em.history import Callback, Certificate, History
 from gapmf.em.maximum import certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
+from gapmf.em.posterior_mean import HALVES, Half
 from gapmf.em.prior import log_prior
 from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, search
@@ -32,6 +33,7 @@ from gapmf.engines.local import LocalEngine
 from gapmf.engines.streamed import PartedEngine
 from gapmf.errors import GapmfError, InvalidInputError, TooCostlyError
 from gapmf.likelihood.marginal import comparison_log_likelihood
+from gapmf.likelihood.sample import stream_keys
 from gapmf.model import GaP
 from gapmf.observation import Observation
 from gapmf.parallel import is_interruption
@@ -280,7 +282,8 @@ def _fit_monte_carlo(
             history = History(callbacks, score, settings.score_every, prior=has_prior)
             if resumed is not None:
                 history.restore(resumed.history)
-                history.model = resumed.run.model  # for Ctrl-C before the next iteration
+                # For Ctrl-C before the next iteration:
+                history.model, history.pseudo_count = resumed.run.model, resumed.run.pseudo_count
             seed, engine, schedule, state = _prepare(data, settings, rng, n_jobs, resumed)
             resumed = None
             for state in run_with_restarts(engine, schedule, settings, rng, state):  # noqa: B020
@@ -295,9 +298,12 @@ def _fit_monte_carlo(
                 if checkpoint is not None and checkpoint.is_due():
                     kept = MonteCarloState(i, best, seed, engine.state, history.arrays(K), state)
                     checkpoint.write_progress(FitState(rng, kept))
-            model = state.model if history.stopped else final_model(schedule, state)
+            stopped = history.stopped and not schedule.is_drawing(state.progress)
+            model = state.model if stopped else final_model(schedule, state)
+            # Priors with different η cannot be compared without their constants.
+            compared = 0.0 if settings.choose_pseudo_count else state.pseudo_count
+            prior = log_prior(model, schedule.prior_weight(state.progress) * compared)
             del engine, schedule  # before the next start loads its own
-            prior = log_prior(model, state.pseudo_count)
             finished = FinishedStart(
                 value=score(model) + prior if settings.n_init > 1 else 0.0,
                 model=model,
@@ -353,10 +359,11 @@ def _prepare(
     else:
         assert data.counts is not None
         engine = _engine_in_memory(data, settings, seed, n_jobs)
+    if resumed is not None:
+        engine.state = resumed.chains  # first: schedules depend on the samples that are in use
     halves = _halves(data, seed, n_jobs) if settings.chooses_by_halves else ()
     schedule = make_schedule(settings, engine, seed, halves)
     if resumed is not None:
-        engine.state = resumed.chains
         return seed, engine, schedule, resumed.run
     state = RunState(
         first_model(settings, engine, rng), schedule.start(), pseudo_count=settings.pseudo_count
@@ -389,14 +396,25 @@ def _refuse_unobserved(observation: Observation | None) -> None:
         )
 
 
-def _halves(data: FitData, seed: int, n_jobs: int | None) -> tuple[Engine, ...]:
-    """Load the samples of even number into one engine, and the others into another."""
-    assert data.counts is not None
+def _halves(data: FitData, seed: int, n_jobs: int | None) -> tuple[Half, ...]:
+    """Divide the samples at random, by their content, so that copies of one stay together.
+
+    Chains of the halves share no random numbers with each other or with the fit. Without two
+    halves there are none.
+    """
+    counts = data.counts
+    assert counts is not None
+    keys = [stream_keys(counts, n, HALVES, 1)[0] for n in range(counts.shape[0])]
+    in_second = np.array([key % 2 == 1 for key in keys])
+    if in_second.all() or not in_second.any():
+        return ()
     halves = []
     for i in range(2):
-        rows = np.arange(i, data.counts.shape[0], 2)
+        rows = np.flatnonzero(in_second == bool(i))
         own = None if data.observation is None else data.observation.take(rows)
-        halves.append(LocalEngine(n_jobs).load(data.counts[rows], seed, observation=own))
+        other = (seed + 1 + i) % 2**64
+        half = LocalEngine(n_jobs).load(counts[rows], other, observation=own)
+        halves.append(Half(rows, half))
     return tuple(halves)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import m_step_for
-from gapmf.em.posterior_mean import Posterior, PosteriorProgress
+from gapmf.em.posterior_mean import Half, Posterior, PosteriorProgress
 from gapmf.em.schedules import (
     Adaptive,
     AdaptiveProgress,
@@ -167,17 +167,27 @@ def _with_best_pseudo_count(
     """Choose η from a draw of C, if it is to be chosen."""
     if not schedule.choose_pseudo_count:
         return state
-    eta = schedule.best_pseudo_count(engine, state.progress, state.model, average)
-    return replace(state, pseudo_count=eta, n_sweeps=state.n_sweeps + 1)
+    eta, n_sweeps = schedule.best_pseudo_count(engine, state.progress, state.model, average)
+    return replace(state, pseudo_count=eta, n_sweeps=state.n_sweeps + n_sweeps)
 
 
 def final_model(schedule: Schedule, state: RunState) -> GaP:
     """Return the model of a run that has ended.
 
     Without convergence it is the last model while the run is far from its end, where an average
-    lags behind, and the window's average near the end, where that has less noise.
+    lags behind, and the window's average near the end, where that has less noise. A run that draws
+    W has averages only: that of the window before until the present one is half as long.
     """
-    if state.converged or not state.near_end or state.window is None:
+    if state.converged:
+        return state.model
+    if schedule.is_drawing(state.progress):
+        length = schedule.window_length(state.progress)
+        assert length is not None
+        if state.last is not None and 2 * state.n_window < length:
+            return state.last.model
+    elif not state.near_end:
+        return state.model
+    if state.window is None:
         return state.model
     return schedule.averaged_model(state.model, state.window)
 
@@ -207,7 +217,7 @@ def refit_briefly(
 
 
 def make_schedule(
-    settings: Settings, engine: Engine, seed: int = 0, halves: tuple[Engine, ...] = ()
+    settings: Settings, engine: Engine, seed: int = 0, halves: tuple[Half, ...] = ()
 ) -> Schedule:
     """Make the schedule that the settings name, for the engine's data.
 

@@ -13,8 +13,10 @@ first, by the adaptive schedule. It then draws for at least as many iterations.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gapmf.em.evidence import predictive_pseudo_count
 from gapmf.em.gain import Gain
@@ -26,6 +28,7 @@ from gapmf.parallel import by_rows
 from gapmf.types import Array
 
 FIRST_WINDOW = 60  # draws of W; each later window has twice as many as the one before
+HALVES = 0x68616C66  # the purpose of the hashes that divide samples
 BURN_IN = 8  # sweeps at a draw of W before C shows η: the chains come from an average
 
 
@@ -43,6 +46,13 @@ class PosteriorProgress:
     """(K,): Σ_f (Σ_n c_fkn + η) at the last draw of C: how narrow each Dirichlet is."""
 
 
+class Half(NamedTuple):
+    """A half of the samples: their numbers, and an engine with chains of its own."""
+
+    rows: NDArray[np.int64]
+    engine: Engine
+
+
 @dataclass(frozen=True)
 class Posterior(Schedule):
     """Climb as the adaptive schedule does, then draw W given C before every E-step.
@@ -52,8 +62,8 @@ class Posterior(Schedule):
 
     adaptive: Adaptive
     seed: int
-    halves: tuple[Engine, ...]
-    """The samples of even and of odd number, where η is chosen from the data."""
+    halves: tuple[Half, ...]
+    """Both halves of the samples, where η is chosen from them; none if the evidence decides."""
 
     def start(self) -> PosteriorProgress:
         """Return the progress at the beginning of a run."""
@@ -105,21 +115,26 @@ class Posterior(Schedule):
         """Return 0 when drawing: averages are compared by their likelihood alone."""
         return 0.0 if progress.is_drawing else 1.0
 
+    def is_drawing(self, progress: PosteriorProgress) -> bool:
+        """Return whether W is drawn."""
+        return progress.is_drawing
+
     def best_pseudo_count(
         self, engine: Engine, progress: PosteriorProgress, model: GaP, average: GaP
-    ) -> float:
+    ) -> tuple[float, int]:
         """Return the η with which one half of the samples best predicts the other, when drawing.
 
         At a mode, where components overfit, it would be far too large: the evidence decides there.
         """
-        if not progress.is_drawing:
+        if progress.concentration is None or not self.halves:
             return super().best_pseudo_count(engine, progress, model, average)
         at, chains = self.model_of_e_step(progress, model), engine.state
+        sweeps = Sweeps(1, n_burn_in=BURN_IN)
         draws = []
-        for i, half in enumerate(self.halves):
-            half.state = State(chains.L[i::2], chains.iteration)
-            draws.append(half.advance(at, Sweeps(1, n_burn_in=BURN_IN)).c_sum)
-        return predictive_pseudo_count((draws[0], draws[1]))
+        for rows, half in self.halves:
+            half.state = State(chains.L[rows], chains.iteration)
+            draws.append(half.advance(at, sweeps).c_sum)
+        return predictive_pseudo_count((draws[0], draws[1])), 1 + BURN_IN
 
     def decide(
         self, progress: PosteriorProgress, gained: Gain

@@ -113,9 +113,18 @@ class Schedule(ABC):
         """Return how often the prior on directions counts in the objective: once, or not at all."""
         return 1.0
 
-    def best_pseudo_count(self, engine: Engine, progress: Any, model: GaP, average: GaP) -> float:
-        """Return η for the prior on directions, from the run's model and a window's average."""
-        return best_pseudo_count(engine.advance(average, Sweeps(1)).c_sum)
+    def is_drawing(self, progress: Any) -> bool:
+        """Return whether W is drawn, so that only averages are results."""
+        return False
+
+    def best_pseudo_count(
+        self, engine: Engine, progress: Any, model: GaP, average: GaP
+    ) -> tuple[float, int]:
+        """Return η for the prior on directions, and the sweeps that this took.
+
+        `model` is that of the run, `average` that of its last window.
+        """
+        return best_pseudo_count(engine.advance(average, Sweeps(1)).c_sum), 1
 
 
 def window_after(n_steps: int) -> int:
@@ -345,7 +354,7 @@ class TextbookSaem(Saem):
 
     One sweep per iteration throughout. γ = 1 during a burn-in, which ends with the first window
     whose gain is small or unclear, and then γ = j^-0.75 in the j-th iteration after it. The steps
-    shorten, so later windows are an eighth of the iterations since the burn-in.
+    shorten, so later windows are a quarter of the iterations since the burn-in.
     """
 
     def decide(self, progress: SaemProgress, gained: Gain) -> tuple[Decision, SaemProgress]:

@@ -53,6 +53,8 @@ def _pseudo_count(est: Any) -> str:
     if not est.pseudo_count_:
         return "0"
     how = "chosen" if est.pseudo_count == "auto" else "given"
+    if est.schedule == "posterior" and est.algorithm == "mcem-c":
+        return f"{est.pseudo_count_:.3g}, {how}; components are posterior means"
     return f"{est.pseudo_count_:.3g}, {how}; log-prior {est.log_prior_:,.0f} nats"
 
 
