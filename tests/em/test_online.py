@@ -18,6 +18,7 @@ from gapmf.em.alpha import fit_alpha
 from gapmf.em.averages import averages_at
 from gapmf.em.expectation import ExactExpectation
 from gapmf.em.m_steps import step_c
+from gapmf.em.monte_carlo import make_schedule
 from gapmf.em.online import MEMORY, model_for, only_met, step, with_samples
 from gapmf.engines import growing
 from gapmf.engines.base import State, Statistics, Sweeps
@@ -220,7 +221,16 @@ def test_a_fit_resumes_to_the_same_bits(data, fits, tmp_path, monkeypatch, where
         GammaPoissonMF(3, **QUICK, checkpoint=path).fit(data)
     monkeypatch.setattr(growing.GrowingEngine, "advance", advance)
     monkeypatch.setattr("gapmf.storage.checkpoint.Checkpoint.is_due", lambda _: False)
+    sizes = []
+
+    def recorded(settings, engine, *args):
+        sizes.append(engine.n_samples)
+        return make_schedule(settings, engine, *args)
+
+    monkeypatch.setattr("gapmf.em.fit.make_schedule", recorded)
     again = GammaPoissonMF.resume(path, data, n_jobs=2)
+    # The stopping rule is that of the part in use, not of the first one.
+    assert sizes[0] == fits["parts"][n - 2]
     np.testing.assert_array_equal(again.components_, fits["online"].components_)
     np.testing.assert_array_equal(again.history_["norms"], fits["online"].history_["norms"])
 
