@@ -132,6 +132,24 @@ def is_anndata(X: Any) -> bool:
     )
 
 
+def is_backed(X: Any) -> bool:
+    """Whether X is an AnnData whose `X` is in a file, by rows."""
+    if not is_anndata(X) or not X.isbacked or X.is_view:
+        return False
+    return getattr(X.X, "format", "dense") in ("csr", "dense")
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame. Dask is not imported to find out."""
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(X).__mro__}
+    return ("dask", "Array") in kinds or ("dask", "DataFrame") in kinds
+
+
+def is_dask_frame(X: Any) -> bool:
+    """Whether X is a Dask data frame."""
+    return is_dask(X) and hasattr(X, "columns")
+
+
 def anndata_matrix(adata: Any, layer: str | None, place: str) -> tuple[Any, Any, str]:
     """Return the values of `X`, of a layer, or for "raw" of `adata.raw`; their genes; their name.
 

@@ -41,6 +41,7 @@ from gapmf.counts import (
     check_counts,
     describe_unknown,
     is_anndata,
+    is_dask,
     warn_of_duplicate_genes,
     with_feature_names,
 )
@@ -50,7 +51,6 @@ from gapmf.em.averages import Stream
 from gapmf.em.fit import FitData, FitResult, refuse_in_memory_only
 from gapmf.em.fit_state import FitState, check_state
 from gapmf.em.history import Callback, History, Iteration
-from gapmf.em.prior import log_prior
 from gapmf.em.settings import (
     Settings,
     check_callbacks,
@@ -69,7 +69,6 @@ from gapmf.engines.choose import (
     open_engine,
 )
 from gapmf.errors import InvalidInputError
-from gapmf.io.count_blocks import is_dask
 from gapmf.io.matrices import warn_if_normalised
 from gapmf.likelihood.information import StandardErrors, standard_errors
 from gapmf.likelihood.marginal import log_likelihood_of
@@ -825,7 +824,7 @@ class GammaPoissonMF(
         }
         self.n_unobserved_ = fitted.n_unobserved_
         self.pseudo_count_ = fitted.pseudo_count_
-        self.log_prior_ = log_prior(fitted.model_, fitted.pseudo_count_)
+        self.log_prior_ = fitted.model_.log_prior(fitted.pseudo_count_)
         for name, value in optional.items():
             if value is not None:
                 setattr(self, name, value)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from gapmf.counts import is_dask, is_dask_frame
 from gapmf.errors import InvalidInputError
-from gapmf.io.count_blocks import CountBlocks, in_rows, is_dask, is_dask_frame, row_blocks
+from gapmf.io.count_blocks import CountBlocks, in_rows, row_blocks
 from gapmf.likelihood.result import LogLikelihood, common_error
 from gapmf.types import Array
 

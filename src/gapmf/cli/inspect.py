@@ -22,7 +22,6 @@ from rich.table import Table
 from rich.text import Text
 
 import gapmf.storage as storage
-from gapmf.em.prior import log_prior
 from gapmf.errors import StorageError
 from gapmf.persistence import Fitted, conversion, read_model
 from gapmf.ranks.features import top_features, visible_features
@@ -158,7 +157,7 @@ def _describe_model(parameters: dict[str, Any], fitted: Fitted) -> dict[str, Any
         "sweeps": int(history["n_sweeps"][-1]) if n_iter else 0,
         "log likelihood": fitted.log_likelihood_,
         "pseudo-count": fitted.pseudo_count_,
-        "log prior": log_prior(model, fitted.pseudo_count_),
+        "log prior": model.log_prior(fitted.pseudo_count_),
         "parameters": _shorten(parameters),
     }
 

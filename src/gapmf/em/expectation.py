@@ -13,7 +13,6 @@ from scipy.special import gammaln, psi
 
 from gapmf.csr import distinct_rows, sum_entries, take_block
 from gapmf.distributions import log_one_plus, log_rising
-from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.kernels import polynomial
 from gapmf.kernels import quadrature_sums as posterior
@@ -160,7 +159,7 @@ class ExactExpectation:
                 np.add.at(L_sum, np.ix_(rows, work.columns), c)
         ratio += self._unmet(works, model, rates)
         found_rising = rising if self.learn_alpha else None
-        eta, prior = self.pseudo_count, log_prior(model, self.pseudo_count)
+        eta, prior = self.pseudo_count, model.log_prior(self.pseudo_count)
         if own is None:
             h_sum = (self.n_samples * model.alpha + c_sum.sum(axis=0)) / rates_of(model, None)
             statistics = Statistics(c_sum, h_sum, self.n_samples, ratio, pseudo=eta)

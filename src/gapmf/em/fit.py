@@ -23,7 +23,6 @@ from gapmf.em.history import Callback, Certificate, History
 from gapmf.em.maximum import certify
 from gapmf.em.monte_carlo import RunState, final_model, make_schedule, run
 from gapmf.em.posterior_mean import HALVES, Half
-from gapmf.em.prior import log_prior
 from gapmf.em.schedules import Schedule
 from gapmf.em.search import SearchResult, search
 from gapmf.em.settings import EXACT_MOMENTS, MONTE_CARLO, OBJECTIVES, Settings
@@ -302,7 +301,7 @@ def _fit_monte_carlo(
             model = state.model if stopped else final_model(schedule, state)
             # Priors with different η cannot be compared without their constants.
             compared = 0.0 if settings.choose_pseudo_count else state.pseudo_count
-            prior = log_prior(model, schedule.prior_weight(state.progress) * compared)
+            prior = model.log_prior(schedule.prior_weight(state.progress) * compared)
             del engine, schedule  # before the next start loads its own
             finished = FinishedStart(
                 value=score(model) + prior if settings.n_init > 1 else 0.0,

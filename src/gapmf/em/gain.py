@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gapmf.distributions import log_rising
-from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
 from gapmf.observation import Observation
@@ -78,7 +77,7 @@ def gain(a: EStep, b: EStep, observation: Observation | None = None) -> Gain:
     rests = [_rest(e, a.model, b.model, n_samples, observation) for e in (a, b)]
     estimate = float(entries.sum()) + 0.5 * sum(rests)
     eta = b.statistics.pseudo / b.n_draws
-    estimate += log_prior(b.model, eta) - log_prior(a.model, eta)
+    estimate += b.model.log_prior(eta) - a.model.log_prior(eta)
     between = float(((at_b - at_a) * log_ratio).sum())
     between += rests[1] - rests[0]
     # The difference of the bounds is noisy too, and may be negative when there is little of it.

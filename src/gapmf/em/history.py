@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gapmf.em.prior import log_prior
 from gapmf.model import GaP
 from gapmf.types import Array
 
@@ -111,7 +110,7 @@ class History:
         self._rows.append((seconds, n_sweeps, model.column_norms, log_likelihood))
         self._values.append(objective)
         known = not (np.isnan(log_likelihood) and np.isnan(objective))
-        prior = log_prior(model, pseudo_count) if known else np.nan
+        prior = model.log_prior(pseudo_count) if known else np.nan
         self._priors.append(prior)
         n = len(self._rows)
         record = Iteration(n, seconds, n_sweeps, log_likelihood, model, gain, objective, prior)

@@ -19,7 +19,6 @@ from scipy.special import gammaln
 
 from gapmf.em.ascent import Evaluation, Objective
 from gapmf.em.m_steps import update_c
-from gapmf.em.prior import log_prior
 from gapmf.engines.allocation import Allocation
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
@@ -49,7 +48,7 @@ class JointLikelihood(Objective):
         constant -= (model.alpha - 1.0) * np.log(rate)
         value += counts.n_samples * float(constant.sum())
         s = Statistics(found.c_sum, h_sum, counts.n_samples, pseudo=self.pseudo_count)
-        prior = log_prior(model, self.pseudo_count)
+        prior = model.log_prior(self.pseudo_count)
         return Evaluation(value + prior, s, found.L, H, prior)
 
     def m_step(self, model: GaP, at: Evaluation) -> GaP:

@@ -20,7 +20,6 @@ from gapmf.distributions import log_one_plus, log_rising
 from gapmf.em.alpha import LARGEST, SMALLEST, TOLERANCE
 from gapmf.em.ascent import Evaluation, Objective
 from gapmf.em.m_steps import update_c
-from gapmf.em.prior import log_prior
 from gapmf.engines.allocation import Allocation, Allocator
 from gapmf.engines.base import Statistics
 from gapmf.model import GaP
@@ -54,7 +53,7 @@ class VariationalBound(Objective):
         value = found.value - counts.log_factorials
         value -= N * float(model.alpha @ log_one_plus(model.column_norms, model.beta))
         h_sum = (N * model.alpha + found.c_sum.sum(axis=0)) / rate
-        prior = log_prior(model, self.pseudo_count)
+        prior = model.log_prior(self.pseudo_count)
         s = Statistics(found.c_sum, h_sum, N, pseudo=self.pseudo_count)
         return Evaluation(value + prior, s, found.L, log_prior=prior)
 

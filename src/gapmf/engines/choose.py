@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapmf.counts import is_anndata
+from gapmf.counts import is_anndata, is_backed, is_dask
 from gapmf.engines.streamed import PartedEngine, StreamedEngine
 from gapmf.errors import InvalidInputError
-from gapmf.io.count_blocks import BackedCounts, CountBlocks, is_backed, is_dask
+from gapmf.io.count_blocks import BackedCounts, CountBlocks
 from gapmf.io.shards import Shards
 from gapmf.validation import shorten
 

@@ -22,7 +22,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.csr import sum_entries
 from gapmf.errors import InvalidInputError
 from gapmf.kernels.gibbs import advance
 from gapmf.kernels.gibbs_layout import (
@@ -93,7 +92,7 @@ def lay_out(X: sp.csr_array, n_pieces: int, block_size: int | None = None) -> La
     n_large = 0 if large is None else np.diff(large.start)
     work = np.cumsum(np.diff(lanes.start) + 20.0 * n_large + 20.0)
     blocks = make_blocks(lanes, X.shape[1], _cut(lanes, n_pieces, block_size))
-    return Layout(lanes, large, blocks, work, sum_entries(X.indptr, X.data))
+    return Layout(lanes, large, blocks, work, X.sum(axis=1, dtype=np.float64))
 
 
 def _cut(lanes: Lanes, n_pieces: int, block_size: int | None) -> NDArray[np.int64]:

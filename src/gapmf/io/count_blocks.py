@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.counts import check_counts, gene_names, is_anndata
+from gapmf.counts import check_counts, gene_names, is_dask_frame
 from gapmf.csr import Digest, content_digest
 from gapmf.io.table import Names, as_names
 
@@ -137,13 +137,6 @@ BLOCK_ENTRIES = 1 << 20  # in a block: about the number that a shard has
 BLOCK_ROWS = 1 << 16
 
 
-def is_backed(X: Any) -> bool:
-    """Whether X is an AnnData whose `X` is in a file, by rows."""
-    if not is_anndata(X) or not X.isbacked or X.is_view:
-        return False
-    return getattr(X.X, "format", "dense") in ("csr", "dense")
-
-
 class BackedCounts(CountBlocks):
     """The counts of an AnnData in backed mode, by blocks of cells."""
 
@@ -171,17 +164,6 @@ class BackedCounts(CountBlocks):
     def block_names(self, i: int) -> Names | None:
         """Return the names of the cells of block i."""
         return as_names(self._adata.obs_names[self.starts[i] : self.starts[i + 1]])
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array or data frame. Dask is not imported to find out."""
-    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(X).__mro__}
-    return ("dask", "Array") in kinds or ("dask", "DataFrame") in kinds
-
-
-def is_dask_frame(X: Any) -> bool:
-    """Whether X is a Dask data frame."""
-    return is_dask(X) and hasattr(X, "columns")
 
 
 def row_blocks(X: Any) -> list[Any]:

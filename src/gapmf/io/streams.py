@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gapmf.counts import check_counts, gene_names, is_anndata, is_frame
+from gapmf.counts import check_counts, gene_names, is_anndata, is_backed, is_frame
 from gapmf.errors import GapmfError, ReadError
 from gapmf.io import find_format, read
-from gapmf.io.count_blocks import BackedCounts, CountBlocks, is_backed
+from gapmf.io.count_blocks import BackedCounts, CountBlocks
 from gapmf.io.dataframes import stream_delimited
 from gapmf.io.documents import read_uci_head
 from gapmf.io.matrices import (

@@ -20,7 +20,6 @@ from gapmf.em.expectation import ExactExpectation
 from gapmf.em.gain import EStep, gain
 from gapmf.em.m_steps import update_c, update_ch
 from gapmf.em.maximum import certify
-from gapmf.em.prior import log_prior
 from gapmf.engines.base import Statistics
 from gapmf.errors import InvalidInputError
 from gapmf.observation import check_observation
@@ -117,10 +116,10 @@ def test_em_with_learned_alpha_never_loses(how):
 def test_the_log_prior():
     W = np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 2.0]])
     expected = 0.5 * (np.log(2 * 0.25) + np.log(2 * 0.75))
-    assert log_prior(GaP(W), 0.5) == pytest.approx(expected, rel=1e-14)
-    assert log_prior(GaP(7.0 * W), 0.5) == pytest.approx(expected, rel=1e-13)
-    assert log_prior(GaP(W), 0.0) == 0.0
-    assert log_prior(GaP([[1.0], [0.0]]), 0.5) == -np.inf
+    assert GaP(W).log_prior(0.5) == pytest.approx(expected, rel=1e-14)
+    assert GaP(7.0 * W).log_prior(0.5) == pytest.approx(expected, rel=1e-13)
+    assert GaP(W).log_prior(0.0) == 0.0
+    assert GaP([[1.0], [0.0]]).log_prior(0.5) == -np.inf
 
 
 def test_the_gain_of_a_step_has_the_prior_in_it():
@@ -129,7 +128,7 @@ def test_the_gain_of_a_step_has_the_prior_in_it():
     steps = [EStep(m, Statistics(np.zeros((2, 1)), np.ones(1), 4.0), 2) for m in (a, b)]
     without = gain(*steps).estimate
     steps = [e._replace(statistics=replace(e.statistics, pseudo=2 * 0.5)) for e in steps]
-    expected = without + log_prior(b, 0.5) - log_prior(a, 0.5)
+    expected = without + b.log_prior(0.5) - a.log_prior(0.5)
     assert gain(*steps).estimate == pytest.approx(expected, rel=1e-12)
 
 
@@ -178,7 +177,7 @@ def exact(short):
 def test_exact_moments_report_the_objective_with_its_prior(short, exact):
     assert exact.converged_
     assert exact.pseudo_count_ == 0.5
-    assert exact.log_prior_ == pytest.approx(log_prior(exact.model_, 0.5))
+    assert exact.log_prior_ == pytest.approx(exact.model_.log_prior(0.5))
     assert exact.log_prior_ < 0
     values = exact.history_["log_likelihood"] + exact.history_["log_prior"]
     assert np.diff(values).min() >= -1e-9
@@ -262,7 +261,7 @@ def test_auto_chooses_about_the_truth(schedule):
     est = GammaPoissonMF(3, pseudo_count="auto", schedule=schedule, alpha=0.3, random_state=0)
     est.fit(truth.sample(300, random_state=1))
     assert 0.1 < est.pseudo_count_ < 0.4
-    assert est.log_prior_ == log_prior(est.model_, est.pseudo_count_)
+    assert est.log_prior_ == est.model_.log_prior(est.pseudo_count_)
 
 
 def test_a_fit_can_be_saved_cloned_and_resumed(short, tmp_path):
