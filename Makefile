@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # Tests run in as many processes as there are cores, file by file, in the order of tests/conftest.py;
-# TESTS chooses some of them.
+# TESTS chooses some of them. Each process has a core, so the threads of BLAS would only get in its way.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TESTS ?= tests
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Every process of every run would compile all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 

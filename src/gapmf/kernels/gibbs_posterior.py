@@ -41,7 +41,7 @@ from gapmf.kernels.large_counts import weigh
 N_CHAINS = 4
 FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
 LEAST_SWEEPS = 8  # after which the error is measured for the first time
-SAFETY = 2.5  # standard errors: one that comes from four chains is often too small
+SAFETY = 2.0  # standard errors: one that comes from four chains is often too small
 DOUBT = 0.25  # of the error without correction: a common one of all chains is hardly seen
 N_TERMS = 16  # sweeps whose expected change by a surprise is subtracted
 LEAST_SIZE = 1.0  # tokens of a component whose surprises are followed

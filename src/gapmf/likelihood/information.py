@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import ndtri
+from threadpoolctl import threadpool_limits
 
 from gapmf.csr import distinct_rows, take_block
 from gapmf.errors import TooCostlyError
@@ -143,32 +144,39 @@ class Moments:
 
     def add_sample(self, features: Index, v: Array, p: Array, at: Weighted, times: float) -> None:
         """Add a sample: counts v (J,) of its features, rows p (J, K), θ and how often it occurs."""
+        J, K = p.shape
         y = p[:, :, None] * at.theta
         y /= y.sum(axis=1, keepdims=True)
-        mean_y = y @ at.weights
-        centred, weights = v[:, None, None] * (y - mean_y[:, :, None]), at.weights
+        mean = y @ at.weights
+        y -= mean[:, :, None]
         if at.n_chains:
             # Draws vary about their own mean less than about the true one, by the variance of
             # their mean, which the means of the chains tell.
             C = at.n_chains
-            means = centred.reshape(*p.shape, C, -1).mean(axis=3)
-            centred = np.concatenate([centred, means], axis=2)
-            weights = np.concatenate([weights, np.full(C, 1.0 / (C * (C - 1)))])
-        weighted = times * centred * weights
-        within = (y * at.weights) @ y.transpose(0, 2, 1)
-        within = (times * v)[:, None, None] * (mean_y[:, :, None] * np.eye(p.shape[1]) - within)
-        sizes = centred.sum(axis=0)
-        self.mean[features] += (times * v)[:, None] * mean_y
-        self.blocks[features] += weighted @ centred.transpose(0, 2, 1) + within
-        self.with_sizes[features] += weighted @ sizes.T + within
-        self.sizes += weighted.sum(axis=0) @ sizes.T + within.sum(axis=0)
+            chains = y.reshape(J, K, C, -1).mean(axis=3) / np.sqrt(C * (C - 1))
+        y *= np.sqrt(at.weights)
+        # E[v (diag(y) − y yᵀ)], where E[y yᵀ] is that about the draws' own mean.
+        second = y @ y.transpose(0, 2, 1) + mean[:, :, None] * mean[:, None, :]
+        within = v[:, None, None] * (mean[:, :, None] * np.eye(K) - second)
+        if at.n_chains:
+            y = np.concatenate([y, chains], axis=2)
+        y *= v[:, None, None]
+        m = y.shape[2]
         if self.whole is not None:
-            J, K, m = centred.shape
-            pairs = weighted.reshape(J * K, m) @ centred.reshape(J * K, m).T
-            pairs = pairs.reshape(J, K, J, K)
+            pairs = (y.reshape(J * K, m) @ y.reshape(J * K, m).T).reshape(J, K, J, K)
             j = np.arange(J)
             pairs[j, :, j, :] += within
-            self.whole[features[:, None], :, features[None, :], :] += pairs.transpose(0, 2, 1, 3)
+            blocks, with_sizes = pairs[j, :, j, :], pairs.sum(axis=2)
+            self.whole[features[:, None], :, features[None, :], :] += times * pairs.transpose(
+                0, 2, 1, 3
+            )
+        else:
+            blocks = y @ y.transpose(0, 2, 1) + within
+            with_sizes = y @ y.sum(axis=0).T + within
+        self.mean[features] += (times * v)[:, None] * mean
+        self.blocks[features] += times * blocks
+        self.with_sizes[features] += times * with_sizes
+        self.sizes += times * with_sizes.sum(axis=0)
 
     def add(self, other: Moments, features: Index) -> None:
         """Add sums over other samples, whose features are only these."""
@@ -197,15 +205,17 @@ def standard_errors(
     rows, times = counts[first], np.bincount(inverse).astype(np.float64)
     seen = np.asarray(counts.sum(axis=0)) > 0
     whole = int((model.W[seen] > 0).sum()) <= MAX_ENTRIES
-    if method != "sampled":
-        try:
-            moments = _exact_moments(rows, times, model, whole, n_jobs, progress)
-            return _invert(moments, model, counts.shape[0], "exact")
-        except TooCostlyError:
-            if method == "exact":
-                raise
-    moments = _sampled_moments(rows, times, model, whole, n_draws, seed, n_jobs, progress)
-    return _invert(moments, model, counts.shape[0], "sampled")
+    # The products are small: threads of BLAS would wait for each other most of the time.
+    with threadpool_limits(1, "blas"):
+        if method != "sampled":
+            try:
+                moments = _exact_moments(rows, times, model, whole, n_jobs, progress)
+                return _invert(moments, model, counts.shape[0], "exact")
+            except TooCostlyError:
+                if method == "exact":
+                    raise
+        moments = _sampled_moments(rows, times, model, whole, n_draws, seed, n_jobs, progress)
+        return _invert(moments, model, counts.shape[0], "sampled")
 
 
 def _exact_moments(
