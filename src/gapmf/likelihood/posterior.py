@@ -78,7 +78,7 @@ class Posterior:
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
         Error of the vector of a sample's means relative to its length, as measured from its
-        chains: 2.5 standard errors, or one if `careful`; 0 where exact.
+        chains: two standard errors, or one if `careful`; 0 where exact.
     reliable : ndarray of bool of shape (n_samples,)
         False where the chains still disagree by more than `precision` after all sweeps (2 % if
         `careful`), where a very small α may have kept all of them in one mode, and where the
