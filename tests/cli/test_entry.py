@@ -55,7 +55,6 @@ def test_help_fits_80_columns(command):
         ("raise max_iter or tol", "raise --max-iter or --tol"),
         ("tol must be at least 0", "--tol must be at least 0"),
         ("learn it (learn_alpha=True).", "learn it (--learn-alpha)."),
-        ('est.fit(X,\n  exposure="total").', "gapmf fit --exposure total."),
         ("use a number, such as pseudo_count=0.1.", "use a number, such as --pseudo-count 0.1."),
         ("the option `header`, true for names or false for counts",
          "--header for names, or --no-header for counts"),

@@ -22,7 +22,7 @@ from gapmf.cli.files import (
     verbosity,
     write_picture,
 )
-from gapmf.cli.options import CheckRequest, CompareRequest, ReportRequest, as_options
+from gapmf.cli.options import CheckRequest, CompareRequest, ReportRequest
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table
@@ -58,11 +58,11 @@ def check(request: CheckRequest) -> None:
             "samples": found.n_samples,
             "samples_checked": found.n_checked,
             "samples_checked_by_entries": found.n_entries_checked,
-            "advice": [as_options(sentence) for sentence in found.advice],
+            "advice": found.advice,
         }
         sys.stdout.write(to_json(content | {"statistics": to_records(columns)}))
     else:
-        typer.echo(as_options(str(found)))
+        typer.echo(str(found))
 
 
 def compare(request: CompareRequest) -> None:

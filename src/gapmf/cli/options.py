@@ -195,9 +195,6 @@ _ANY = "|".join(_PARAMETERS)
 _UNMISTAKABLE = "|".join(name for name in _PARAMETERS if "_" in name)
 _BEFORE, _AFTER = r"(?<![\w./\\-])(?<!\w\()", r"(?![\w/\\-]|\.\w)"
 _SPELLINGS = (
-    (r'est\.fit\(X,\s+exposure="total"\)', "gapmf fit --exposure total"),
-    (r"\best\.proportions\b", "gapmf transform"),
-    (r"\bgapmf\.select_rank\b", "gapmf select"),
     (r"the option `header`, true for names or false", "--header for names, or --no-header"),
     (r"\bmax_iter or tol\b", "--max-iter or --tol"),
     (_BEFORE + r"learn_alpha=False" + _AFTER, "no --learn-alpha"),

@@ -194,7 +194,7 @@ def scatter(places: Array, sizes: Array, labels: Sequence[str], texts: Sequence[
         gap, long, high = 50 * size / MAP[0] + 1, 100 * LETTER * len(labels[k]) / MAP[0], 1.6
         for side, start in (("left", x + gap), ("right", x - gap - long)):
             box = (start, start + long, y - high, y + high)
-            inside = box[0] >= 0 and box[1] <= 100
+            inside = box[0] >= 1 and box[1] <= 98  # a letter may be wider than most
             if inside and not any(_meet(box, other) for i, other in enumerate(taken) if i != k):
                 taken.append(box)
                 from_edge = x if side == "left" else 100 - x
