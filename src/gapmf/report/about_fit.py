@@ -274,6 +274,7 @@ def the_ranks(content: Content) -> Html:
     for k in np.argsort(-report.share, kind="stable"):
         sign = "< " if report.bound[k] else ""
         cost = f"{sign}{report.cost[k]:,.1f} ± {report.cost_error[k]:.2g}"
+        cost = cost.replace("-", "\N{MINUS SIGN}", 1) if report.cost[k] < 0 else cost
         value = float(report.cost[k]) if np.isfinite(report.cost[k]) else None
         share = float(report.share[k])
         row: list[object] = [
