@@ -414,9 +414,10 @@ def _draw_moments(ax: Any, found: PredictiveCheck) -> None:
     ax.annotate(
         "Poisson",
         (ends[1], ends[1]),
-        (-2, -22),
+        (-2, -26),
         textcoords="offset points",
         ha="right",
+        va="top",
         fontsize=8,
         color=INK,
     )
