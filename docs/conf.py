@@ -31,6 +31,7 @@ extensions = [
 exclude_patterns = ["_build", "_templates", "gallery", "README.md"]
 templates_path = ["_templates"]
 nitpicky = True
+smartquotes = False  # --option and "quotes" stay as they are typed
 default_role = "code"  # a single backtick in a docstring is code, as in Markdown
 
 # Markdown: pages are plain enough for GitHub. Headings get GitHub's anchors.
@@ -57,6 +58,17 @@ pygments_style = "friendly"
 pygments_dark_style = "native"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app):
+    """Leave out the fields of named tuples, which are listed as attributes already."""
+    app.connect(
+        "autodoc-skip-member",
+        lambda app, what, name, member, skip, options: (
+            True if type(member).__name__ == "_tuplegetter" else None
+        ),
+    )
+
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",

@@ -7,6 +7,7 @@ A test fails when the file and the commands differ.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import typer
@@ -33,13 +34,18 @@ def _command(name: str, command) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option"]
     names = " ".join(p.metavar or p.name.upper() for p in arguments)
-    lines = ["", f"## `gapmf {name}{' ' + names if names else ''}`", "", about.strip(), ""]
+    lines = ["", f"## `gapmf {name}{' ' + names if names else ''}`", "", _code(about.strip()), ""]
     if example:
         lines += ["```sh", example.strip(), "```", ""]
     lines += ["| | |", "| --- | --- |"]
-    lines += [f"| `{p.metavar}` | {p.help} |" for p in arguments]
-    lines += [f"| {_names(p)} | {p.help}{_default(p)} |" for p in options]
+    lines += [f"| `{p.metavar}` | {_code(p.help)} |" for p in arguments]
+    lines += [f"| {_names(p)} | {_code(p.help)}{_default(p)} |" for p in options]
     return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """Mark options in a sentence as code, so that no line breaks within them."""
+    return re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text)
 
 
 def _names(option) -> str:

@@ -32,6 +32,16 @@ def _link(app, doctree, docname):
         link = nodes.reference("", "", internal=True, refuri=f"{target}#line-{place.line}")
         literal.replace_self(link)
         link += literal
+        _let_break(literal)
+
+
+def _let_break(literal):
+    """Let a name break after its dots, colons and underscores, and nowhere else."""
+    first, *rest = re.split(r"(?<=[._:])(?![._:])", literal.astext())
+    literal.clear()
+    literal += nodes.Text(first)
+    for part in rest:
+        literal += [nodes.raw("", "<wbr>", format="html"), nodes.Text(part)]
 
 
 def _to_gallery(app, docname, source):

@@ -163,28 +163,33 @@ class GammaPoissonMF(
         paper's. "auto" chooses η from the data during a Monte Carlo fit (not with
         schedule="paper"). Not for "exact".
     schedule : str, default="adaptive"
-        How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it
-        uses them: "adaptive", "posterior", "saem", "saem-textbook", "online" or "paper".
+        How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it uses
+        them: "adaptive", "posterior", "saem", "saem-textbook", "online" or "paper".
+
         "adaptive" makes one sweep per iteration, with momentum. It doubles the number of sweeps
         whenever Monte Carlo noise, and not the distance to the maximum, limits the progress.
+
         "posterior" predicts new samples best, and departs from the paper: it needs a prior
         (`pseudo_count`), and returns the posterior mean of the components' directions instead of
         the maximum. It climbs as "adaptive" does, then draws W, for at least as many iterations,
         and averages the last half or more of the draws ("mcem-c" only, no unobserved entries).
-        "saem" (stochastic approximation EM) also begins with one sweep per iteration.
-        Once gains cannot be told from noise, it averages the statistics, with steps of size
-        j^-0.75 in windows, and doubles the sweeps like "adaptive". It has no
-        momentum, so it is slower where EM is slow. "saem-textbook" is "saem" with steps that are
-        never restarted, and with one sweep per iteration throughout. "online" is for many samples,
-        with "mcem-c" only and without exposures. It makes the steps of "adaptive" on a random part
-        of the samples, with six tokens for each entry of W. The part grows fourfold whenever it
-        has shown most of what it can, up to all samples, and the fit stops early. Where there are
-        less than 24 tokens for each entry of W it is "adaptive". (`partial_fit` is for samples
-        that are seen once, by on-line EM [5]_.) "paper" makes `n_burn_in`
-        and then `n_draws` sweeps per iteration, starting from the last draw of the iteration
-        before, for exactly `max_iter` iterations. "adaptive", "saem" and "online" use E[C | h]
-        instead of draws of C. One multiplicative update of "mcem-h" is then the update of
-        "mcem-ch"; further updates would need every draw of h.
+
+        "saem" (stochastic approximation EM) also begins with one sweep per iteration. Once gains
+        cannot be told from noise, it averages the statistics, with steps of size j^-0.75 in
+        windows, and doubles the sweeps like "adaptive". It has no momentum, so it is slower where
+        EM is slow. "saem-textbook" is "saem" with steps that are never restarted, and with one
+        sweep per iteration throughout.
+
+        "online" is for many samples, with "mcem-c" only and without exposures. It makes the steps
+        of "adaptive" on a random part of the samples, with six tokens for each entry of W. The part
+        grows fourfold whenever it has shown most of what it can, up to all samples, and the fit
+        stops early. Where there are less than 24 tokens for each entry of W it is "adaptive".
+        (`partial_fit` is for samples that are seen once, by on-line EM [5]_.)
+
+        "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the last
+        draw of the iteration before, for exactly `max_iter` iterations. "adaptive", "saem" and
+        "online" use E[C | h] instead of draws of C. One multiplicative update of "mcem-h" is then
+        the update of "mcem-ch"; further updates would need every draw of h.
     n_draws, n_burn_in : int, default=None
         Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
     max_iter : int, default=None

@@ -17,6 +17,7 @@ from commands import gapmf
 from gapmf import GammaPoissonMF, read
 
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+SIMULATED = ("toy.csv", "toy.mtx", "toy.npz", "toy.h5ad", "docword.toy.txt", "docword.toy.txt.gz")
 SIZES = ("-n", 60, "-f", 20, "-k", 3, "--counts", 50, "--seed", 1)
 
 
@@ -24,7 +25,7 @@ SIZES = ("-n", 60, "-f", 20, "-k", 3, "--counts", 50, "--seed", 1)
 def folder(tmp_path_factory):
     """A simulated file in every format that `simulate` has, and a model of one."""
     folder = tmp_path_factory.mktemp("files")
-    for name in ("toy.csv", "toy.mtx", "toy.npz", "docword.toy.txt", "docword.toy.txt.gz"):
+    for name in SIMULATED:
         gapmf("simulate", "-o", folder / name, *SIZES)
     (folder / "vocab.toy.txt").write_text("".join(f"word{f}\n" for f in range(20)))
     gapmf(
@@ -35,10 +36,7 @@ def folder(tmp_path_factory):
 
 
 def test_simulated_files_are_the_same_in_every_format(folder):
-    tables = [
-        read(folder / name).counts.toarray()
-        for name in ("toy.csv", "toy.mtx", "toy.npz", "docword.toy.txt", "docword.toy.txt.gz")
-    ]
+    tables = [read(folder / name).counts.toarray() for name in SIMULATED]
     assert tables[0].shape == (60, 20)
     assert tables[0].sum() > 1000
     for table in tables[1:]:
@@ -178,7 +176,10 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
             ["fit", "nowhere", "-k", 2, "-o", "m", "--checkpoint", "no/such/c"],
             "no/such does not exist",
         ),
-        (["fit", "toy.csv", "-k", 2, "-o", "m", "--min-df", "0"], "min_df must be a whole number"),
+        (
+            ["fit", "toy.csv", "-k", 2, "-o", "m", "--min-df", "0"],
+            "--min-df must be a whole number",
+        ),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--max-df", "1.5"], "from 0.0 to 1.0, but is 1.5"),
         (["fit", "toy.npz", "-k", 2, "-o", "m", "--min-df", "2"], "has no names of features"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--stop-words", "x"], "there is no such file"),
@@ -187,7 +188,16 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--resume"], "--resume needs --checkpoint"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--layer", "x"], "no option layer"),
         (["fit", "toy.csv", "-k", 2, "-o", "m", "--algorithm", "no"], "algorithm"),
-        (["fit", "toy.csv", "-k", 2, "-o", "m", "--alpha", -1], "alpha"),
+        (["fit", "toy.csv", "-k", 2, "-o", "m", "--alpha", -1], "--alpha is -1"),
+        (
+            ["fit", "toy.csv", "-k", 2, "-o", "m", "--schedule", "posterior"],
+            "--schedule posterior needs a prior on the components, but --pseudo-count is 0: use "
+            "--pseudo-count auto, or a number such as 0.1",
+        ),
+        (
+            ["fit", "toy.csv", "-k", 2, "-o", "m", "--learn-alpha", "--algorithm", "mjle"],
+            "or no --learn-alpha",
+        ),
         (
             ["fit", "toy.csv", "-k", 2, "-o", "m", "-q", "--checkpoint", "toy.mtx"],
             "not a gapmf file",
@@ -209,7 +219,7 @@ def test_simulate_from_a_model_and_its_truth(folder, tmp_path):
         (["info", "toy.csv"], "not a gapmf file"),
         (["info", "nowhere.gapmf", "--json"], "nowhere.gapmf"),
         (["info", "cut.gapmf"], "cut.gapmf"),
-        (["simulate", "-o", "x.xls"], "must end in .csv, .mtx or .npz"),
+        (["simulate", "-o", "x.xls"], "must end in .csv, .mtx, .npz or .h5ad"),
         (["simulate", "-o", "no/such/x.csv"], "no/such does not exist"),
         (["simulate", "-o", "x.csv", "--alpha", 0], "alpha must be"),
         (["simulate", "-o", "x.csv", "--counts", "nan"], "counts must be"),
@@ -370,7 +380,7 @@ def test_the_pseudo_count(folder, tmp_path):
     assert described["log prior"] == pytest.approx(est.log_prior_)
     bad = ("fit", folder / "toy.csv", "-k", 2, "-o", model, "--pseudo-count")
     assert "must be a number, such as 0.1, or auto" in gapmf(*bad, "few", code=1).stderr
-    assert "pseudo_count" in gapmf(*bad, "-1", code=1).stderr
+    assert "--pseudo-count must be" in gapmf(*bad, "-1", code=1).stderr
 
 
 @pytest.mark.parametrize(

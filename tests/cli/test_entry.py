@@ -10,6 +10,7 @@ import commands
 import pytest
 
 import gapmf
+from gapmf.cli.options import as_options
 
 COMMANDS = (
     "demo", "fit", "score", "transform", "recommend", "topics", "info", "check", "compare", "rank",
@@ -37,6 +38,32 @@ def test_help_lists_the_commands():
         shown = commands.gapmf(command, "--help")
         assert f"gapmf {command}" in shown.stdout
         assert shown.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["fit", "report", "simulate"])
+def test_help_fits_80_columns(command):
+    lines = _run(command, "--help", COLUMNS="80").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.strip().startswith("Example: gapmf ") for line in lines) == 1
+    assert not any("…" in line for line in lines)  # nothing is cut
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("algorithm='em-c' needs learn_alpha=False", "--algorithm em-c needs no --learn-alpha"),
+        ("raise max_iter or tol", "raise --max-iter or --tol"),
+        ("tol must be at least 0", "--tol must be at least 0"),
+        ("learn it (learn_alpha=True).", "learn it (--learn-alpha)."),
+        ("use a number, such as pseudo_count=0.1.", "use a number, such as --pseudo-count 0.1."),
+        ("the option `header`, true for names or false for counts",
+         "--header for names, or --no-header for counts"),
+        ("min_df.csv, /tmp/max_df/x: alpha > 1", "min_df.csv, /tmp/max_df/x: alpha > 1"),
+        ("est.set_params(smoothing=1e-3)", "est.set_params(smoothing=1e-3)"),
+    ],
+)  # fmt: skip
+def test_messages_name_options(python, shell):
+    assert as_options(python) == shell
 
 
 def test_help_is_light():

@@ -1,5 +1,6 @@
 """The rank report, pruning and the score by Monte Carlo. Seeds are fixed."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -95,6 +96,20 @@ def test_the_printed_report_explains_its_words(reports):
         assert "the largest of 30 features, no more than chance gives" in words
         assert max(map(len, str(report).splitlines())) <= 100
         assert repr(report) == "RankReport(rank=3, n_components=4)"
+
+
+def test_a_cheap_component_that_stays_is_explained(reports):
+    """Its cost alone is small where another one with its role was removed."""
+    report = next(iter(reports.values()))
+    K = report.keep.size
+    keep = np.arange(K) > 0
+    said = "is kept where another one with its role was removed before"
+    for cost, shown in ((1.0, True), (50.0, False)):
+        changed = dataclasses.replace(
+            report, keep=keep, removed=(0,), cost=np.full(K, cost), cost_error=np.ones(K),
+            bound=np.zeros(K, dtype=bool),
+        )  # fmt: skip
+        assert (said in " ".join(str(changed).split())) == shown
 
 
 def test_components_are_called_by_distinctive_features(fitted, reports):

@@ -62,6 +62,15 @@ def read(path):
     return text, outline, " ".join(" ".join(outline.words).split())
 
 
+def test_samples_without_counts_are_explained(fit, tmp_path):
+    est, X = fit
+    said = "without counts ha"
+    write_report(tmp_path / "report.html", est, X)
+    assert said not in read(tmp_path / "report.html")[2]
+    write_report(tmp_path / "report.html", est, np.vstack([X, np.zeros_like(X[:2])]))
+    assert f" 2 samples {said}ve the proportions that" in read(tmp_path / "report.html")[2]
+
+
 def test_a_model_alone(fit, tmp_path):
     est, _ = fit
     write_report(tmp_path / "report.html", est, model_name="my zoo.gapmf")

@@ -28,6 +28,7 @@ LEVEL = 0.01  # p-values up to this are marked, and lead to advice
 # are left out at random, but so many are kept.
 ACTIVATION_WORK, TOKEN_WORK, LEAST_SAMPLES, MOST_SAMPLES = 1e7, 8e6, 50, 10_000
 _BAND = (0.05, 0.95)
+_LEARN = "learn_alpha=True, or --learn-alpha"  # in Python, and on the command line
 
 # The statistics, in words; the last one is of the counts around their expected values.
 STATISTICS = {
@@ -228,8 +229,9 @@ def _advise(found: PredictiveCheck) -> list[str]:
         most = ", ".join(found._name(int(f)) for f in np.argsort(-found.residuals)[:3])
         said.append(
             "Counts vary more around their expected values than Poisson counts do, most of all "
-            f"those of {most}: take more components (gapmf.select_rank compares numbers of them). "
-            "If these do not predict better, the counts have noise that the model does not have."
+            f"those of {most}: take more components (select_rank, or gapmf select, compares "
+            "numbers of them). If these do not predict better, the counts have noise that the "
+            "model does not have."
         )
     elif shares:
         said.append(
@@ -238,7 +240,7 @@ def _advise(found: PredictiveCheck) -> list[str]:
             + (
                 "activations may depend on each other, which the model does not have."
                 if found.alpha_learned
-                else f"α is too {'large' if shares > 0 else 'small'}; learn it (learn_alpha=True)."
+                else f"α is too {'large' if shares > 0 else 'small'}; learn it ({_LEARN})."
             )
         )
     if zeros and not (depth or shares or residual):
@@ -267,19 +269,19 @@ def _advise_on_depth(found: PredictiveCheck, depth: int) -> str:
         return text + "they are the exposures here, so their spread says nothing about the fit."
     if depth > 0:
         if not found.alpha_learned:
-            text += "α is too large; learn it (learn_alpha=True). Or "
+            text += f"α is too large; learn it ({_LEARN}). Or "
         if found.exposures == "given":
             return text + "samples differ in depth by more than their exposures."
         return text + (
-            'samples differ in depth, which exposures describe: est.fit(X, exposure="total"). '
-            "Proportions (est.proportions) do not depend on totals."
+            'samples differ in depth, which exposures describe: fit with exposure="total" '
+            "(--exposure total). Proportions do not depend on totals."
         )
     if found.alpha_learned:
         return text + (
             "α is learned from how much samples differ in what they consist of; since activations "
             "are independent, totals then differ, too."
         )
-    return text + "α is too small for them; learn it (learn_alpha=True), or set a larger one."
+    return text + f"α is too small for them; learn it ({_LEARN}), or set a larger one."
 
 
 def choose_samples(
@@ -412,9 +414,10 @@ def _draw_moments(ax: Any, found: PredictiveCheck) -> None:
     ax.annotate(
         "Poisson",
         (ends[1], ends[1]),
-        (-2, -22),
+        (-2, -26),
         textcoords="offset points",
         ha="right",
+        va="top",
         fontsize=8,
         color=INK,
     )

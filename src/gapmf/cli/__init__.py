@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +42,7 @@ from gapmf.cli.options import (
     Test,
     Tol,
     TransformRequest,
+    as_options,
     echo,
     parse_pseudo_count,
     with_read_options,
@@ -85,10 +88,16 @@ def run() -> None:
         plain = error.filename is not None and error.strerror is not None
         message = f"{error.filename}: {error.strerror}" if plain else str(error) or "OSError"
     except (ValueError, ImportError, MemoryError) as error:
-        message = str(error) or type(error).__name__
+        message = as_options(str(error)) or type(error).__name__
     if message:
         echo(message)
     sys.exit(code)
+
+
+def _reflow(help_text: str) -> str:
+    """Return the docstring of a command with one line per paragraph, and its example apart."""
+    paragraphs = [" ".join(p.split()) for p in inspect.cleandoc(help_text).split("\n\n")]
+    return re.sub(r"\s*Example: ", "\n\nExample: ", "\n\n".join(paragraphs))
 
 
 def _version(asked: bool) -> None:
@@ -139,7 +148,9 @@ def fit(
     learn_alpha: LearnAlpha = False,
     pseudo_count: PseudoCount = "0",
     schedule: Schedule = "adaptive",
-    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.", min=1)] = None,
+    max_iter: Annotated[
+        int | None, Option(help="Maximum number of iterations.", min=1, metavar="N")
+    ] = None,
     tol: Tol = 1e-5,
     smoothing: Annotated[float, Option(help=SMOOTHING)] = 1e-3,
     exposure: Annotated[
@@ -151,7 +162,7 @@ def fit(
     min_df: MinDf = None,
     max_df: MaxDf = None,
     topics: Annotated[
-        int, Option(help="Number of features per component to show at the end.", min=0)
+        int, Option(help="Number of features per component to show at the end.", min=0, metavar="N")
     ] = 10,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
     checkpoint: Annotated[
@@ -245,7 +256,9 @@ def recommend(request: RecommendRequest) -> None:
 @app.command()
 def topics(
     model: Model,
-    n: Annotated[int, Option("-n", help="Number of features per component.", min=1)] = 10,
+    n: Annotated[
+        int, Option("-n", help="Number of features per component.", min=1, metavar="N")
+    ] = 10,
     by: Annotated[
         str,
         Option(
@@ -403,7 +416,10 @@ def shard(
         Path, Option("--output", "-o", metavar="DIR", help="Write the shards to this new folder.")
     ],
     shard_tokens: Annotated[
-        int, Option(help="Sum of the counts of a shard. A fit holds one per thread.", min=1)
+        int,
+        Option(
+            help="Sum of the counts of a shard. A fit holds one per thread.", min=1, metavar="N"
+        ),
     ] = 2_000_000,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
     *,
@@ -429,14 +445,18 @@ def simulate(
         Option(
             "--output",
             "-o",
-            help="Write the counts to this .csv, .mtx, .npz or docword.NAME.txt file.",
+            help="Write the counts to this .csv, .mtx, .npz, .h5ad or docword.NAME.txt file.",
         ),
     ],
     model: Annotated[
         Path | None, Option(help="Draw from this model file instead of a random model.")
     ] = None,
-    samples: Annotated[int, Option("--samples", "-n", help="Number of samples.", min=1)] = 200,
-    features: Annotated[int, Option("--features", "-f", help="Number of features.", min=1)] = 50,
+    samples: Annotated[
+        int, Option("--samples", "-n", help="Number of samples.", min=1, metavar="N")
+    ] = 200,
+    features: Annotated[
+        int, Option("--features", "-f", help="Number of features.", min=1, metavar="N")
+    ] = 50,
     components: Components = 4,
     alpha: Alpha = 0.3,
     counts: Annotated[float, Option(help="Expected number of counts per sample.")] = 200.0,
@@ -480,7 +500,7 @@ def reproduce(
         Option(metavar="DIR", help="Folder with the NIPS counts (UCI), for fig4, race, overfit."),
     ] = None,
     iterations: Annotated[
-        int | None, Option(help="Maximum number of iterations of fig1 to fig4.", min=1)
+        int | None, Option(help="Maximum number of iterations of fig1 to fig4.", min=1, metavar="N")
     ] = None,
     finished_only: Annotated[
         bool,
@@ -501,3 +521,7 @@ def reproduce(
     from gapmf.reproduce import Options
 
     run(figure, output, Options(seed, data, iterations, finished_only), jobs, quick=quick)
+
+
+for _command in app.registered_commands:  # a terminal breaks lines by its own width
+    _command.help = _reflow(str(_command.callback.__doc__))

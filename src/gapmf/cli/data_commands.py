@@ -42,7 +42,7 @@ def simulate(
     docword = _DOCWORD.fullmatch(output.name)
     if not docword and output.suffix not in _WRITERS:
         raise InvalidInputError(
-            f"{output}: the name must end in .csv, .mtx or .npz, or be docword.NAME.txt or "
+            f"{output}: the name must end in .csv, .mtx, .npz or .h5ad, or be docword.NAME.txt or "
             "docword.NAME.txt.gz"
         )
     write = _write_uci if docword else _WRITERS[output.suffix]
@@ -82,11 +82,14 @@ def random_model(F: int, K: int, alpha: float, counts: float, rng: np.random.Gen
     return GaP(directions * (counts / (K * alpha)), alpha)
 
 
+def _names(X: sp.csr_array, names: Any) -> list[str]:
+    return [f"feature {f}" for f in range(X.shape[1])] if names is None else list(map(str, names))
+
+
 def _write_csv(X: sp.csr_array, names: Any, path: str) -> None:
-    header = [f"feature {f}" for f in range(X.shape[1])] if names is None else list(names)
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
+        writer.writerow(_names(X, names))
         for n in range(X.shape[0]):
             writer.writerow(X[[n]].toarray()[0].tolist())
 
@@ -105,9 +108,23 @@ def _write_uci(X: sp.csr_array, names: Any, path: str) -> None:
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
 
 
+def _write_h5ad(X: sp.csr_array, names: Any, path: str) -> None:
+    try:
+        import anndata
+    except ImportError as error:
+        raise InvalidInputError(
+            "an .h5ad file needs AnnData: pip install 'gapmf[anndata]', or write a .csv"
+        ) from error
+    adata = anndata.AnnData(sp.csr_matrix(X, dtype=np.float64))
+    adata.obs_names = [f"cell {n}" for n in range(X.shape[0])]
+    adata.var_names = _names(X, names)
+    adata.write_h5ad(path)
+
+
 _WRITERS: dict[str, Callable[[sp.csr_array, Any, str], Any]] = {
     ".csv": _write_csv,
     ".mtx": _write_mtx,
+    ".h5ad": _write_h5ad,
     ".npz": lambda X, names, path: sp.save_npz(path, X),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gapmf.cli.options import Request, echo
+from gapmf.cli.options import Request, as_options, echo
 from gapmf.errors import InvalidInputError
 from gapmf.estimator import GammaPoissonMF
 from gapmf.io import Table, find_format, read
@@ -34,7 +34,7 @@ def echo_warnings(*, quiet: bool = False) -> Iterator[None]:
         yield
     for message in dict.fromkeys(str(warning.message) for warning in seen):
         if not quiet:
-            echo(f"note: {message}")
+            echo(f"note: {as_options(message)}")
 
 
 def read_data(path: Path, options: dict[str, Any]) -> Table:

@@ -90,13 +90,13 @@ def topics_table(
     for name in ("", "share", "α"):
         table.add_column(name, justify="right", style=None if name else "dim")
     first = "largest" if by == "weight" else "most distinctive"
-    table.add_column(f"{first} features, and their weights in %")
+    table.add_column(f"{first} features, and their weights")
     for component in _components(fitted, n, by)[:shown]:
         tops = component["features"]
         visible = visible_features(np.array([top["weight"] for top in tops]))
         words = Words(
             [
-                Text.assemble(str(top["feature"]), (f" {100 * top['weight']:.1f}", "dim"))
+                Text.assemble(str(top["feature"]), (f" {100 * top['weight']:.1f}%", "dim"))
                 for top, seen in zip(tops, visible, strict=True)
                 if seen
             ]

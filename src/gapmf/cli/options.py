@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
 Jobs = Annotated[int, Option(help="Number of threads; -1 uses all cores.")]
-Seed = Annotated[int, Option(help="Random seed.", min=0)]
+Seed = Annotated[int, Option(help="Random seed.", min=0, metavar="N")]
 Algorithm = Annotated[
     str,
     Option(
@@ -65,7 +66,9 @@ Tol = Annotated[
     ),
 ]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
-Components = Annotated[int, Option("--components", "-k", help="Number of components.", min=1)]
+Components = Annotated[
+    int, Option("--components", "-k", help="Number of components.", min=1, metavar="N")
+]
 Quick = Annotated[bool, Option("--quick", help="Use less data and fewer iterations.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Output = Annotated[
@@ -142,41 +145,82 @@ Criterion = Annotated[
     ),
 ]
 
+_READING = functools.partial(Option, rich_help_panel="How DATA is read")
 _READ_OPTIONS: dict[str, Any] = {
     "vocab": Annotated[
         Path | None,
-        Option(help="File with one feature name per line; for text, the words to count."),
+        _READING(help="File with one feature name per line; for text, the words to count."),
     ],
     "format": Annotated[
-        str | None, Option(help=f"Format of the file, if its name does not show it: {_FORMATS}.")
+        str | None, _READING(help=f"Format of the file, if its name does not show it: {_FORMATS}.")
     ],
     "layer": Annotated[
         str | None,
-        Option(help='Layer of an .h5ad file that holds the raw counts; "raw" reads adata.raw.'),
+        _READING(help='Layer of an .h5ad file that holds the raw counts; "raw" reads adata.raw.'),
     ],
     "transpose": Annotated[
-        bool | None, Option("--transpose/--no-transpose", help="The file is features × samples.")
+        bool | None, _READING("--transpose/--no-transpose", help="The file is features × samples.")
     ],
     "layout": Annotated[
-        str | None, Option(help="Layout of a table: dense, or triplets (sample, feature, count).")
+        str | None, _READING(help="Layout of a table: dense, or triplets (sample, feature, count).")
     ],
     "header": Annotated[
-        bool | None, Option("--header/--no-header", help="The first row of a table holds names.")
+        bool | None, _READING("--header/--no-header", help="The first row of a table holds names.")
     ],
     "sample_names": Annotated[
         bool | None,
-        Option("--sample-names/--no-sample-names", help="The first column of a table holds names."),
+        _READING(
+            "--sample-names/--no-sample-names", help="The first column of a table holds names."
+        ),
     ],
     "delimiter": Annotated[
-        str | None, Option(help="Column separator of a table, for example ';'.")
+        str | None, _READING(help="Column separator of a table, for example ';'.")
     ],
-    "encoding": Annotated[str | None, Option(help="Encoding of text; default: UTF-8.")],
+    "encoding": Annotated[str | None, _READING(help="Encoding of text; default: UTF-8.")],
 }
 
 
 def echo(message: str) -> None:
     """Print one line on standard error."""
     typer.echo(f"gapmf: {' '.join(message.split())}", err=True)
+
+
+# Parameters of Python that are options of commands. The first ones also occur as plain words.
+_PLAIN = ["algorithm", "alpha", "beta", "criterion", "exposure", "precision", "schedule"]
+_PLAIN += ["smoothing", "tol"]
+_PARAMETERS = {name: name for name in (*_PLAIN, "learn_alpha", "max_iter", "pseudo_count")}
+_PARAMETERS |= {name: name for name in (*_READ_OPTIONS, "stop_words", "min_df", "max_df")}
+_PARAMETERS |= {"n_components": "components", "n_jobs": "jobs", "random_state": "seed"}
+_ANY = "|".join(_PARAMETERS)
+_UNMISTAKABLE = "|".join(name for name in _PARAMETERS if "_" in name)
+_BEFORE, _AFTER = r"(?<![\w./\\-])(?<!\w\()", r"(?![\w/\\-]|\.\w)"
+_SPELLINGS = (
+    (r"the option `header`, true for names or false", "--header for names, or --no-header"),
+    (r"\bmax_iter or tol\b", "--max-iter or --tol"),
+    (_BEFORE + r"learn_alpha=False" + _AFTER, "no --learn-alpha"),
+    (_BEFORE + r"learn_alpha=True" + _AFTER, "--learn-alpha"),
+    (_BEFORE + rf"({_ANY})=(?:'([^']*)'|\"([^\"]*)\"|(\d[\w.-]*\w|[\w…]+))", None),
+    (rf"`({_ANY})`", None),
+    (_BEFORE + rf"({_UNMISTAKABLE})" + _AFTER, None),
+    (rf"^({'|'.join(_PLAIN)})(?= (?:must|is)\b)", None),
+)
+
+
+def as_options(message: str) -> str:
+    """Spell the parameters of Python in a message as options of the command line.
+
+    >>> as_options("pseudo_count is 0: use pseudo_count='auto', or set the option `layout`")
+    '--pseudo-count is 0: use --pseudo-count auto, or set the option --layout'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, *values = found.groups()
+        value = "".join(f" {value}" for value in values if value is not None)
+        return f"--{_PARAMETERS[name].replace('_', '-')}{value}"
+
+    for pattern, spelling in _SPELLINGS:
+        message = re.sub(pattern, option if spelling is None else spelling, message)
+    return message
 
 
 @dataclass(frozen=True)
@@ -219,7 +263,7 @@ class TransformRequest(Request):
 class RecommendRequest(Request):
     """The arguments of `gapmf recommend`."""
 
-    n: Annotated[int, Option("-n", help="Number of features per sample.", min=1)] = 10
+    n: Annotated[int, Option("-n", help="Number of features per sample.", min=1, metavar="N")] = 10
     include_seen: Annotated[
         bool,
         Option("--include-seen", help="Also recommend features that have counts in the sample."),
@@ -234,7 +278,9 @@ class CheckRequest(Request):
 
     exposure: Exposure = None
     output: PictureOrTable = None
-    seed: Annotated[int | None, Option(help="Random seed. Default: that of the fit.", min=0)] = None
+    seed: Annotated[
+        int | None, Option(help="Random seed. Default: that of the fit.", min=0, metavar="N")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

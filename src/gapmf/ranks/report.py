@@ -152,6 +152,12 @@ class RankReport:
         rule = "the loss is within two standard errors of the best so far"
         if self.price is not None:
             rule = f"that costs less than BIC's price of a component, {self.price:.1f} nats"
+        cheap = self.keep & ~self.bound & (self.cost < 2.0 * self.cost_error)
+        if self.removed and cheap.any():
+            anew += (
+                " A component that costs little alone is kept where another one with its role was "
+                "removed before."
+            )
         f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
         name = f"feature {f}" if self.feature_names is None else repr(str(self.feature_names[f]))
         excess = (self.r[f] - 1.0) / max(float(self.r_error[f]), 1e-12)

@@ -17,9 +17,10 @@ MANY_FEATURES = 2000  # of more, only the distinctive ones of some component are
 
 def the_components(content: Content) -> Html:
     """Show what each component is about."""
+    k = content.order[0]
     intro = (
         "Components in the order of their share of all counts. The number of a component is its "
-        "place in the model: <code>est.components_[7]</code> is component 7. "
+        f"place in the model: in Python, <code>est.components_[{k}]</code> is component {k}. "
     )
     if content.image:
         intro += "Each picture shows the weights of the pixels, bright for large ones."

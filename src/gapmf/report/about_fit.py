@@ -26,7 +26,7 @@ def the_fit(content: Content) -> Html:
     alpha = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     pairs = {
         "Components": f"{model.n_components}",
-        f"with more than {100 * est.prune_tol:g} % of the counts": f"{est.rank_}",
+        f"Components with more than {100 * est.prune_tol:g} % of the counts": f"{est.rank_}",
         "Features": f"{model.n_features:,}",
         "Counts in the fit": f"{est.feature_counts_.sum():,.0f}",
         "Algorithm": est.algorithm + (f", {est.schedule}" if sweeps else ""),
@@ -85,7 +85,7 @@ def _how_well(data: Data) -> Html:
         _number(
             _signed(per_count, 4),
             f"nats per count: the log-likelihood of {who}"
-            + (", exactly" if error == 0 else f", ± {_short(error)} (its standard error)"),
+            + (", computed exactly" if error == 0 else f", ± {_short(error)} (its standard error)"),
         )
     ]
     gain = (found.total - data.one_component) / n
@@ -274,6 +274,7 @@ def the_ranks(content: Content) -> Html:
     for k in np.argsort(-report.share, kind="stable"):
         sign = "< " if report.bound[k] else ""
         cost = f"{sign}{report.cost[k]:,.1f} ± {report.cost_error[k]:.2g}"
+        cost = cost.replace("-", "\N{MINUS SIGN}", 1) if report.cost[k] < 0 else cost
         value = float(report.cost[k]) if np.isfinite(report.cost[k]) else None
         share = float(report.share[k])
         row: list[object] = [

@@ -83,6 +83,9 @@ def _structure(content: Content, samples: Samples) -> Html:
         "Each thin column is a sample; its colours are its components, the largest of all at the "
         "bottom. Samples are ordered by their largest component."
     )
+    if n_empty := int((samples.totals == 0).sum()):
+        has = "sample without counts has" if n_empty == 1 else "samples without counts have"
+        note += f" {n_empty:,} {has} the proportions that the model expects of any sample."
     if len(samples.names) > N_COLUMNS:
         note += f" About {N_COLUMNS} samples are drawn."
     return tag(

@@ -190,11 +190,13 @@ def scatter(places: Array, sizes: Array, labels: Sequence[str], texts: Sequence[
                 aria_label=texts[k],
             )
         )
-        # To the right of the circle or to its left, where there is no other circle and no label.
+        # To the right of the circle or to its left, where there is no other circle and no label;
+        # first towards the middle, where narrow screens have space, too.
         gap, long, high = 50 * size / MAP[0] + 1, 100 * LETTER * len(labels[k]) / MAP[0], 1.6
-        for side, start in (("left", x + gap), ("right", x - gap - long)):
+        sides = (("left", x + gap), ("right", x - gap - long))
+        for side, start in sides if x < 60 else sides[::-1]:
             box = (start, start + long, y - high, y + high)
-            inside = box[0] >= 0 and box[1] <= 100
+            inside = box[0] >= 1 and box[1] <= 98  # a letter may be wider than most
             if inside and not any(_meet(box, other) for i, other in enumerate(taken) if i != k):
                 taken.append(box)
                 from_edge = x if side == "left" else 100 - x
