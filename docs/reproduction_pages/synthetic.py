@@ -24,7 +24,24 @@ from reproduction_pages.words import (
 )
 
 SURE = 0.05  # a p-value below this counts
+CONVERGED = 0.1  # nats above the exact minimum: runs of fig1 below this have converged
 SEEDS = ("data_seed", "chain_seed")
+
+
+def _converged(runs: list[dict[str, str]]) -> str:
+    """Say which runs have come to the minimum."""
+    excess = [(NAMES[run["algorithm"]], float(run["excess_of_last_mean"])) for run in runs]
+    near = [value for _, value in excess if value < CONVERGED]
+    late = [(name, value) for name, value in excess if value >= CONVERGED]
+    begin = "All" if not late else f"{len(near)} of {len(excess)}"
+    text = (
+        f"{begin} runs have converged: their mean iterate costs at most {number(max(near), 2)} nats more "
+        "than the exact minimum (★)."
+    )
+    if late:
+        where = ", ".join(f"{number(value, 2)} nats ({name})" for name, value in sorted(late))
+        text += f" After 500 iterations the others are still above it by {where}."
+    return text
 
 
 def fig1() -> str:
@@ -33,7 +50,6 @@ def fig1() -> str:
     measured = ("distance_from_the_line", "spread_along_the_line", "excess_of_last_mean")
     lines = [[NAMES[a], *(extremes(f[name][a]) for name in measured)] for a in NAMES]
     n_sets = len({row["data_seed"] for row in rows("fig1-runs")})
-    worst = max(f["excess_of_last_mean"][a][-1] for a in NAMES)
     return section(
         "fig1",
         "one feature, two components",
@@ -45,8 +61,7 @@ def fig1() -> str:
         f"**Here** W* = ({s['truth'][0]:g}, {s['truth'][1]:g}), and an iteration has {s['n_draws']} draws "
         f"after {s['n_burn_in']} sweeps of burn-in, as in the paper's other synthetic examples. The "
         f"figure shows the first data set; the numbers are from {data_sets(n_sets)}. MCEM-C is on the "
-        "line up to rounding, and the others move around it. All three have converged: their mean "
-        f"iterate costs at most {number(worst, 2)} nats more than the exact minimum (★). (There are two "
+        f"line up to rounding, and the others move around it. {_converged(rows('fig1-runs'))} (There are two "
         "minima, one with the columns exchanged; all iterates are drawn at one of them.)",
         "Largest |w₁ + w₂ − v̄|; standard deviation of the iterates along the line, where the cost is "
         "flat; cost of the mean iterate above the minimum, in nats"
