@@ -9,9 +9,10 @@ import scipy.sparse as sp
 import gapmf.cli
 from gapmf import GammaPoissonMF
 from gapmf.datasets import paper_synthetic
+from gapmf.engines import parts
 from gapmf.errors import InvalidInputError
 from gapmf.reproduce import Options, ResultCache, race, reproduce
-from gapmf.reproduce.cache import NotFinishedError, paper_schedule, trace_fit
+from gapmf.reproduce.cache import NotFinishedError, paper_schedule, trace_fit, warm_up
 from gapmf.reproduce.race import Contender
 from gapmf.reproduce.results import styled
 
@@ -42,6 +43,21 @@ def test_a_trace_is_the_fit(X, algorithm, tmp_path):
     np.testing.assert_array_equal(trace.values[12], est.components_.T)
     np.testing.assert_array_equal(trace.n_sweeps, 6 * np.arange(1, 13))
     assert (np.diff(trace.cpu_seconds) > 0).all()
+
+
+def test_kernels_are_compiled_with_and_without_large_counts(monkeypatch):
+    """Else the first run on V₁, which has none, would have the time of compiling on its clock."""
+    seen = set()
+
+    def build_lanes(*args):
+        lanes, large = build(*args)
+        seen.add(large is None)
+        return lanes, large
+
+    build = parts.build_lanes
+    monkeypatch.setattr(parts, "build_lanes", build_lanes)
+    warm_up()
+    assert seen == {True, False}
 
 
 def test_a_stopped_run_leaves_no_result(X, tmp_path):
