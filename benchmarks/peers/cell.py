@@ -38,7 +38,7 @@ class Cell:
     def key(self) -> str:
         """A name that is a file name, and does not depend on the limit."""
         name = f"{self.kind}-{self.data}-K{self.K}-{self.peer}-s{self.seed}-t{self.threads}"
-        for old, new in (("η = ", "eta"), (",", ""), ("'", ""), (" ", "_")):
+        for old, new in ((" = ", ""), ("η", "eta"), (",", ""), ("'", ""), (" ", "_")):
             name = name.replace(old, new)
         return ("quick-" if self.quick else "") + name
 

@@ -39,6 +39,16 @@ def nips(quick: bool) -> tuple[sp.csr_array, None]:
     return (counts[:120] if quick else counts), None
 
 
+def part_of_nips(share: float) -> Callable[[bool], tuple[sp.csr_array, None]]:
+    """Return a data set of the first NIPS papers only: how costs grow with N."""
+
+    def some(quick: bool) -> tuple[sp.csr_array, None]:
+        counts, _ = nips(quick)
+        return counts[: int(share * counts.shape[0])], None
+
+    return some
+
+
 def digits(quick: bool) -> tuple[sp.csr_array, None]:
     """Handwritten digits: 1,797 images, 64 pixels of 0 to 16."""
     from sklearn.datasets import load_digits
@@ -118,6 +128,8 @@ DATA: dict[str, Callable[[bool], tuple[sp.csr_array, np.ndarray | None]]] = {
     "large counts": large_counts,
     "cells": cells,
     "bursty": bursty,
+    "a quarter of nips": part_of_nips(0.25),
+    "half of nips": part_of_nips(0.5),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -65,8 +67,18 @@ def fit_hpf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
     return now(model, n_iter)
 
 
-def fit_poismf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> Fitted:
-    """Fit Poisson factorisation with an L2 penalty by truncated Newton steps, its defaults."""
+def poismf(penalty: float) -> Callable[[sp.csr_array, int, int, int, Watch], Fitted]:
+    """Return a function that fits with this L2 penalty, by truncated Newton steps."""
+
+    def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> Fitted:
+        return _fit_poismf(train, K, seed, threads, watch, penalty)
+
+    return fit
+
+
+def _fit_poismf(
+    train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch, penalty: float
+) -> Fitted:
     from poismf import PoisMF
 
     data = sp.coo_matrix(train.astype(float))
@@ -88,7 +100,14 @@ def fit_poismf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watc
 
     for n_iter in POISMF_ITERATIONS:
         watch.restart()
-        model = PoisMF(K, niter=n_iter, reindex=False, random_state=seed + 1, nthreads=threads)
+        model = PoisMF(
+            K,
+            l2_reg=penalty,
+            niter=n_iter,
+            reindex=False,
+            random_state=seed + 1,
+            nthreads=threads,
+        )
         model.fit(data)
         if watch(n_iter, lambda: now(model, n_iter)):  # noqa: B023  (looked at once, at once)
             break
@@ -101,6 +120,12 @@ PEERS = (
         "Poisson MF, poismf",
         "poismf",
         'its defaults: `method="tncg"`, L2 penalty 1,000, 10 iterations',
-        fit_poismf,
+        poismf(1000.0),
+    ),
+    Peer(
+        "Poisson MF, poismf L2 = 1",
+        "poismf",
+        "as above with an L2 penalty of 1: the default is for much larger counts per user",
+        poismf(1.0),
     ),
 )
