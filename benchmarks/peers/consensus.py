@@ -21,7 +21,7 @@ TPM = 1e6
 
 
 def prepared(train: sp.csr_array, ranks: list[int], seed: int, runs: int, folder: str) -> Any:
-    """Return a cNMF object whose runs are made and combined. Genes and cells without counts are out."""
+    """Return a cNMF object with its runs combined. Genes and cells without counts are left out."""
     import anndata
     from cnmf import cNMF
 
@@ -55,7 +55,9 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
     with quietly():
         run = prepared(train, [K], seed, RUNS, folder.name)
         run.consensus(K, density_threshold=DENSITY, show_clustering=False, build_ref=False)
-        spectra = load_df_from_npz(run.paths["gene_spectra_tpm"] % (K, str(DENSITY).replace(".", "_")))
+        spectra = load_df_from_npz(
+            run.paths["gene_spectra_tpm"] % (K, str(DENSITY).replace(".", "_"))
+        )
         scale = load_df_from_npz(run.paths["tpm_stats"])["__std"]
     variable = Path(run.paths["nmf_genes_list"]).read_text(encoding="utf-8").split()
     W = np.zeros((K, train.shape[1]))
@@ -78,7 +80,7 @@ PEERS = (
     Peer(
         "cNMF",
         "cnmf",
-        f"its defaults: {RUNS} Frobenius NMF runs of 2,000 variable genes, density threshold {DENSITY}",
+        f"its defaults: {RUNS} Frobenius NMF runs of 2,000 variable genes, threshold {DENSITY}",
         fit,
         has_threads=False,
     ),

@@ -70,7 +70,7 @@ PEERS = (
     Peer(
         "LDA, gensim",
         "gensim",
-        "on-line variational Bayes, α and η optimised, 20 passes of up to 400 iterations, as its tutorial",
+        "variational Bayes, α and η optimised, 20 passes of up to 400 iterations, as its tutorial",
         fit,
         has_threads=False,
     ),

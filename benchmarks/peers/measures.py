@@ -73,7 +73,9 @@ def matched_cosine(truth: np.ndarray, found: np.ndarray) -> float:
 
     One to one, by the assignment of largest sum; a true component without a partner counts 0.
     """
-    a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300) for x in (truth, found))
+    a, b = (
+        x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300) for x in (truth, found)
+    )
     cosine = a @ b.T
     rows, columns = linear_sum_assignment(-cosine)
     return float(cosine[rows, columns].sum() / truth.shape[0])

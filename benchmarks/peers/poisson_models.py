@@ -21,7 +21,7 @@ def _rows(counts: sp.csr_array):
 
 
 def fit_hpf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> Fitted:
-    """Fit hierarchical Poisson factorisation by coordinate ascent, its default of 100 iterations."""
+    """Fit hierarchical Poisson factorisation by coordinate ascent; its default: 100 iterations."""
     import pandas as pd
     from hpfrec import HPF
 
@@ -42,7 +42,9 @@ def fit_hpf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
             for n, features, counts in _rows(shown):
                 known = column[features] >= 0
                 if known.any():
-                    frame = pd.DataFrame({"ItemId": column[features[known]], "Count": counts[known]})
+                    frame = pd.DataFrame(
+                        {"ItemId": column[features[known]], "Count": counts[known]}
+                    )
                     H[n] = model.predict_factors(frame, maxiter=100, ncores=1)
             return from_factors(W, H)[1]
 
@@ -101,12 +103,7 @@ def _fit_poismf(
     for n_iter in POISMF_ITERATIONS:
         watch.restart()
         model = PoisMF(
-            K,
-            l2_reg=penalty,
-            niter=n_iter,
-            reindex=False,
-            random_state=seed + 1,
-            nthreads=threads,
+            K, l2_reg=penalty, niter=n_iter, reindex=False, random_state=seed + 1, nthreads=threads
         )
         model.fit(data)
         if watch(n_iter, lambda: now(model, n_iter)):  # noqa: B023  (looked at once, at once)

@@ -35,7 +35,7 @@ class Peer:
     `fit(train, K, seed, threads, watch)` returns a `Fitted`. It calls `watch(passes, make)` after
     each pass, or as often as the peer can be looked at, and stops when that returns True.
     `warm_up(train, K)` compiles, before the clock starts. `has_threads` says whether a second
-    thread can be used; `chooses_K` that the number of components is an outcome.
+    thread can be used.
     """
 
     name: str
@@ -44,7 +44,6 @@ class Peer:
     fit: Callable[[sp.csr_array, int, int, int, Watch], Fitted]
     warm_up: Callable[[sp.csr_array, int], None] | None = None
     has_threads: bool = True
-    chooses_K: bool = False
 
 
 def rows_to_one(x: Any) -> np.ndarray:

@@ -75,9 +75,7 @@ def by_perplexity(fit: Callable[..., Fitted]) -> Recipe:
         for k in grid:
             fitted = fit(parts.train, k, seed, 1, _no_looks())
             theta = fitted.infer(parts.shown)
-            values[k] = measures.completion_perplexity(
-                parts.hidden, theta, fitted.components, base
-            )
+            values[k] = measures.completion_perplexity(parts.hidden, theta, fitted.components, base)
         return min(values, key=values.__getitem__), {"perplexities": values}
 
     return recipe
@@ -87,9 +85,7 @@ def by_coherence(fit: Callable[..., Fitted]) -> Recipe:
     """Return the recipe "highest NPMI coherence"."""
 
     def recipe(X: sp.csr_array, K: int, grid: tuple[int, ...], seed: int) -> tuple[int, dict]:
-        values = {
-            k: measures.npmi(X, fit(X, k, seed, 1, _no_looks()).components) for k in grid
-        }
+        values = {k: measures.npmi(X, fit(X, k, seed, 1, _no_looks()).components) for k in grid}
         return max(values, key=values.__getitem__), {"coherences": values}
 
     return recipe
@@ -101,7 +97,9 @@ def by_stability(X: sp.csr_array, K: int, grid: tuple[int, ...], seed: int) -> t
         run = consensus.prepared(X, list(grid), seed, CNMF_RUNS, folder)
         values = {}
         for k in grid:
-            stats = run.consensus(k, skip_density_and_return_after_stats=True, show_clustering=False)
+            stats = run.consensus(
+                k, skip_density_and_return_after_stats=True, show_clustering=False
+            )
             values[k] = float(stats.loc["silhouette", "stats"])
     return max(values, key=values.__getitem__), {"stabilities": values}
 

@@ -36,7 +36,9 @@ def environment(threads: int) -> dict[str, str]:
     """Return the environment of a cell: as many threads as it says, whatever library has them."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     here = str(Path(__file__).parents[1])
-    return os.environ | dict.fromkeys(names, str(threads)) | {"PYTHONPATH": here, "MPLBACKEND": "Agg"}
+    return (
+        os.environ | dict.fromkeys(names, str(threads)) | {"PYTHONPATH": here, "MPLBACKEND": "Agg"}
+    )
 
 
 def run_cell(cell: Cell, folder: Path) -> str:

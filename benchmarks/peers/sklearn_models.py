@@ -71,7 +71,9 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
         def infer(shown: sp.csr_array) -> np.ndarray:
             with threadpool_limits(threads):
                 est.set_params(max_iter=200, tol=1e-4)
-                return from_factors(est.components_, est.transform(sp.csr_matrix(shown, dtype=float)))[1]
+                return from_factors(
+                    est.components_, est.transform(sp.csr_matrix(shown, dtype=float))
+                )[1]
 
         return Fitted(rows_to_one(est.components_), infer, done)
 
@@ -81,7 +83,7 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
         first = error = est.reconstruction_err_
         done = 10
         while done < NMF_PASSES:
-            if watch(done, lambda at=done: now(est, at)):
+            if watch(done, lambda est=est, at=done: now(est, at)):
                 break
             W = est.components_
             est = NMF(K, init="custom", max_iter=10, tol=0.0, **common)
@@ -97,7 +99,7 @@ PEERS = (
     Peer(
         "LDA, scikit-learn batch",
         "scikit-learn",
-        f"variational Bayes, priors 1/K, {BATCH_PASSES} passes (its default of 10 is on the curves)",
+        f"variational Bayes, priors 1/K, {BATCH_PASSES} passes (its default: 10)",
         fit_batch,
     ),
     Peer(

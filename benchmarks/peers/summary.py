@@ -1,6 +1,6 @@
 """Gathers the results of all cells into the one file that the page is made from.
 
-    python -m peers.summary RESULTS FILE [--quick]
+python -m peers.summary RESULTS FILE [--quick]
 """
 
 from __future__ import annotations
@@ -59,7 +59,13 @@ def stabilities(cells: list[Cell], folder: Path) -> list[dict[str, Any]]:
             with np.load(path) as file:
                 fits[cell.data, cell.K, cell.peer].append(file["components"].astype(float))
     return [
-        {"data": data, "K": K, "peer": peer, "seeds": len(some), "stability": rounded(stability(some))}
+        {
+            "data": data,
+            "K": K,
+            "peer": peer,
+            "seeds": len(some),
+            "stability": rounded(stability(some)),
+        }
         for (data, K, peer), some in fits.items()
         if len(some) > 1
     ]

@@ -86,13 +86,17 @@ def fit_hdp(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
 
 
 PEERS = (
-    Peer("LDA, tomotopy", "tomotopy", f"η = 0.01 (its default), α optimised, {SWEEPS} sweeps", lda(0.01)),
+    Peer(
+        "LDA, tomotopy",
+        "tomotopy",
+        f"η = 0.01 (its default), α optimised, {SWEEPS} sweeps",
+        lda(0.01),
+    ),
     Peer("LDA, tomotopy η = 0.1", "tomotopy", f"η = 0.1, α optimised, {SWEEPS} sweeps", lda(0.1)),
     Peer(
         "HDP, tomotopy",
         "tomotopy",
         f"its defaults (η = 0.01), α and γ optimised, begins with K topics, {SWEEPS} sweeps",
         fit_hdp,
-        chooses_K=True,
     ),
 )
