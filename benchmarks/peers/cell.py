@@ -115,6 +115,12 @@ def finished(
         "npmi": measures.npmi(everything, fitted.components),
         "cosine": None if truth is None else measures.matched_cosine(truth, fitted.components),
         "notes": fitted.notes,
+        "perplexity_common": measures.completion_perplexity(
+            split.hidden,
+            measures.common_proportions(split.shown, fitted.components, base),
+            fitted.components,
+            base,
+        ),
         **judged(split, fitted, base),
     }
 

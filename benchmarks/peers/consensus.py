@@ -18,6 +18,7 @@ from peers.watch import Watch
 RUNS = 100  # its default
 DENSITY = 0.5  # its default
 TPM = 1e6
+QUICK, QUICK_RUNS = 1.0, 5  # with a limit of a second, cNMF is only tried
 
 
 def prepared(train: sp.csr_array, ranks: list[int], seed: int, runs: int, folder: str) -> Any:
@@ -53,7 +54,8 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
 
     folder = tempfile.TemporaryDirectory()
     with quietly():
-        run = prepared(train, [K], seed, RUNS, folder.name)
+        runs = RUNS if watch.limit > QUICK else QUICK_RUNS
+        run = prepared(train, [K], seed, runs, folder.name)
         run.consensus(K, density_threshold=DENSITY, show_clustering=False, build_ref=False)
         spectra = load_df_from_npz(
             run.paths["gene_spectra_tpm"] % (K, str(DENSITY).replace(".", "_"))
@@ -73,7 +75,7 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
             H = run.refit_usage(tpm / std, W[:, used] / std)
         return from_factors(W, np.where(np.asarray(shown.sum(axis=1))[:, None] > 0, H, 0.0))[1]
 
-    return Fitted(rows_to_one(W), infer, RUNS)
+    return Fitted(rows_to_one(W), infer, runs)
 
 
 PEERS = (

@@ -18,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 EPSILON = 1e-3
 EPSILONS = (1e-4, 1e-3, 1e-2)  # what other choices would give is kept as well
+COMMON_ALPHA, COMMON_STEPS = 0.1, 100
 N_TOP = 10  # features of a component whose coherence is measured
 _ROWS = 64  # samples at a time
 
@@ -45,6 +46,27 @@ def completion_perplexity(
         weight = np.where(theta.sum(axis=1) > 0, epsilon, 1.0)[rows]
         total += float(part.data @ np.log((1.0 - weight) * own + weight * base[features]))
     return float(np.exp(-total / hidden.sum()))
+
+
+def common_proportions(
+    shown: sp.csr_array, components: np.ndarray, base: np.ndarray, alpha: float = COMMON_ALPHA
+) -> np.ndarray:
+    """Return proportions (N × K) by one rule for all peers: what the components alone are worth.
+
+    The mode of θ given the shown tokens under a Dirichlet(1 + α), by a hundred steps of EM,
+    θ_k ∝ α + Σ_f v_f θ_k φ_kf / p_f, with the φ mixed with the background as above.
+    """
+    phi = (1.0 - EPSILON) * components + EPSILON * base
+    theta = np.zeros((shown.shape[0], components.shape[0]))
+    for n in range(shown.shape[0]):
+        row = slice(shown.indptr[n], shown.indptr[n + 1])
+        mine, counts = phi[:, shown.indices[row]], shown.data[row]
+        own = np.full(phi.shape[0], 1.0 / phi.shape[0])
+        for _ in range(COMMON_STEPS):
+            own = alpha + own * (mine @ (counts / (own @ mine)))
+            own /= own.sum()
+        theta[n] = own
+    return theta
 
 
 def npmi(counts: sp.csr_array, components: np.ndarray, n_top: int = N_TOP) -> float:

@@ -60,6 +60,7 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
     rule: when ten updates lower the error by less than 10⁻⁴ of the first error.
     """
     from sklearn.decomposition import NMF
+    from sklearn.decomposition._nmf import _beta_divergence, _initialize_nmf
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
@@ -78,18 +79,17 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
         return Fitted(rows_to_one(est.components_), infer, done)
 
     with threadpool_limits(threads):
-        est = NMF(K, init="nndsvda", max_iter=10, tol=0.0, **common)
-        H = est.fit_transform(data)
-        first = error = est.reconstruction_err_
-        done = 10
+        H, W = _initialize_nmf(data, K, init="nndsvda", random_state=seed)
+        first = error = _beta_divergence(data, H, W, "kullback-leibler", square_root=True)
+        done = 0
         while done < NMF_PASSES:
-            if watch(done, lambda est=est, at=done: now(est, at)):
-                break
-            W = est.components_
             est = NMF(K, init="custom", max_iter=10, tol=0.0, **common)
             H = est.fit_transform(data, W=H, H=W)
+            W = est.components_
             done += 10
             before, error = error, est.reconstruction_err_
+            if watch(done, lambda est=est, at=done: now(est, at)):
+                break
             if (before - error) / first < 1e-4:
                 break
     return now(est, done)

@@ -22,8 +22,8 @@ from peers.registry import PEERS
 
 KEPT = (
     "N", "F", "tokens", "n_test", "cpu", "wall", "memory_mib", "passes", "stopped_by_limit",
-    "n_components", "npmi", "cosine", "perplexity", "by_epsilon", "infer_cpu", "infer_wall",
-    "reason", "rank", "notes", "process_wall",
+    "n_components", "npmi", "cosine", "perplexity", "perplexity_common", "by_epsilon",
+    "infer_cpu", "infer_wall", "reason", "rank", "notes", "process_wall",
 )  # fmt: skip
 LOOKS = ("cpu", "wall", "passes", "perplexity")
 DIGITS = 6
