@@ -64,7 +64,6 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    warnings.simplefilter("ignore", ConvergenceWarning)
     data = sp.csr_matrix(train, dtype=float)
     common: dict[str, Any] = {"beta_loss": "kullback-leibler", "solver": "mu", "random_state": seed}
 
@@ -84,7 +83,9 @@ def fit_nmf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
         done = 0
         while done < NMF_PASSES:
             est = NMF(K, init="custom", max_iter=10, tol=0.0, **common)
-            H = est.fit_transform(data, W=H, H=W)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # ten at a time
+                H = est.fit_transform(data, W=H, H=W)
             W = est.components_
             done += 10
             before, error = error, est.reconstruction_err_

@@ -70,7 +70,8 @@ def test_the_clock_stops_while_a_model_is_judged(monkeypatch):
     assert [look["cpu"] for look in watch.looks] == pytest.approx([0.4, 0.8, 1.2])
 
 
-def test_batch_lda_in_steps_is_batch_lda(few):
+def test_batch_lda_in_steps_is_batch_lda(few, monkeypatch):
+    monkeypatch.setattr(sklearn_models, "BATCH_PASSES", 6)
     from sklearn.decomposition import LatentDirichletAllocation
 
     found = sklearn_models.fit_batch(few, 3, 1, 1, Watch(lambda fitted: {}, 60.0))
@@ -101,7 +102,7 @@ def test_gapmf_as_a_peer_is_document_completion():
     from peers.measures import background, completion_perplexity
 
     split = data.load("digits", quick=True)
-    est = GammaPoissonMF(4, random_state=0, max_iter=30, tol=1e-2).fit(split.train)
+    est = GammaPoissonMF(4, random_state=0, tol=1e-2).fit(split.train)
     peer = fitted(est.model_, split.train, 30, 1)
     theta = peer.infer(split.shown)
     np.testing.assert_allclose(theta.sum(axis=1), 1.0)
