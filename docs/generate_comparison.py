@@ -36,7 +36,7 @@ def method(results: Results) -> list[str]:
         "(1 − ε) Σ_k θ_k φ_kf + ε b_f, where b is the frequency of words in training, plus ½ per word. ε = 0.001 is the same for all: "
         "without it, one unseen word would make the perplexity of a factorisation infinite. `results.json` has ε = 0.0001 and 0.01 too.",
         "**Settings.** Each peer has the settings that its authors recommend, and optimises its hyperparameters if it can. A fit that "
-        "has used its CPU time (NIPS: 60, 90, 180 and 300 s for K = 10, 20, 50 and 200; 60 s elsewhere) is stopped and marked with *.",
+        "has used its CPU time (NIPS: 60, 90, 180 and 240 s for K = 10, 20, 50 and 200; 60 s elsewhere) is stopped and marked with *.",
         "**Clock.** CPU seconds of the fit, without imports, compilation and judging. Models are looked at after ¼, ½, 1, 2, … CPU "
         "seconds, with the clock stopped, which gives quality at equal time. hpfrec and poismf cannot be looked at: they fit again "
         "with more iterations, and each fit has its own clock.",

@@ -135,6 +135,7 @@ def main(argument: str, folder: str) -> None:
         result, components = run_rank(cell), None
     else:
         result, components = run(cell)
+    result["process_cpu"] = cpu_seconds()  # of everything, for the budget of the plan
     path = Path(folder) / f"{cell.key}.json"
     if components is not None:
         with tempfile.TemporaryFile() as file:

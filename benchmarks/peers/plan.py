@@ -11,7 +11,7 @@ from peers.cell import Cell
 from peers.ranks import RECIPES
 from peers.registry import PEERS
 
-NIPS_LIMIT = {10: 60.0, 20: 90.0, 50: 180.0, 200: 300.0}  # CPU seconds of a fit
+NIPS_LIMIT = {10: 60.0, 20: 90.0, 50: 180.0, 200: 240.0}  # CPU seconds of a fit
 OTHER_LIMIT = 60.0
 GRID = {
     "digits": (10, 20),

@@ -20,6 +20,14 @@ def _rows(counts: sp.csr_array):
         yield n, counts.indices[row], counts.data[row]
 
 
+def _goes_on(watch: Watch, steps: tuple[int, ...], done: int) -> bool:
+    """Return whether there is a longer fit to make, and time for it."""
+    if done == steps[-1]:
+        watch.complete()
+        return False
+    return watch.allows(steps[steps.index(done) + 1] / done)
+
+
 def fit_hpf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> Fitted:
     """Fit hierarchical Poisson factorisation by coordinate ascent; its default: 100 iterations."""
     import pandas as pd
@@ -64,7 +72,8 @@ def fit_hpf(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) 
             produce_dicts=True,
         )
         model.fit(table.copy())
-        if watch(n_iter, lambda: now(model, n_iter)):  # noqa: B023  (looked at once, at once)
+        watch(n_iter, lambda: now(model, n_iter))  # noqa: B023  (looked at once, at once)
+        if not _goes_on(watch, HPF_ITERATIONS, n_iter):
             break
     return now(model, n_iter)
 
@@ -106,7 +115,8 @@ def _fit_poismf(
             K, l2_reg=penalty, niter=n_iter, reindex=False, random_state=seed + 1, nthreads=threads
         )
         model.fit(data)
-        if watch(n_iter, lambda: now(model, n_iter)):  # noqa: B023  (looked at once, at once)
+        watch(n_iter, lambda: now(model, n_iter))  # noqa: B023  (looked at once, at once)
+        if not _goes_on(watch, POISMF_ITERATIONS, n_iter):
             break
     return now(model, n_iter)
 

@@ -55,7 +55,7 @@ def select(X: sp.csr_array, K: int, grid: tuple[int, ...], seed: int) -> tuple[i
     from gapmf import GammaPoissonMF, select_rank
 
     est = GammaPoissonMF(learn_alpha=True, random_state=seed, n_jobs=1)
-    return int(select_rank(X, grid, estimator=est).best), {}
+    return int(select_rank(X, grid, estimator=est).n_components), {}
 
 
 def hdp(X: sp.csr_array, K: int, grid: tuple[int, ...], seed: int) -> tuple[int, dict]:

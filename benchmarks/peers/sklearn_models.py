@@ -33,6 +33,8 @@ def _fit_lda(est: Any, train: sp.csr_array, passes: int, watch: Watch) -> Fitted
         est.partial_fit(data)
         if watch(done, lambda at=done: now(at)):
             break
+    else:
+        watch.complete()
     return now(done)
 
 

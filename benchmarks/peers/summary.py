@@ -24,6 +24,7 @@ KEPT = (
     "N", "F", "tokens", "n_test", "cpu", "wall", "memory_mib", "passes", "stopped_by_limit",
     "n_components", "npmi", "cosine", "perplexity", "perplexity_common", "by_epsilon",
     "infer_cpu", "infer_wall", "reason", "rank", "notes", "process_wall",
+    "process_cpu",
 )  # fmt: skip
 LOOKS = ("cpu", "wall", "passes", "perplexity")
 DIGITS = 6

@@ -63,6 +63,8 @@ def _fit(model: Any, train: sp.csr_array, threads: int, watch: Watch, eta: float
         done += AT_ONCE
         if watch(done, lambda: now(done)):  # noqa: B023  (looked at, if at all, at once)
             break
+    else:
+        watch.complete()
     return now(done)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from peers.protocol import Fitted
 
 FIRST_LOOK, GROWTH = 0.25, 2.0  # CPU seconds; each look at twice the time of the last one
+OVERTIME = 1.2  # a fit that cannot be stopped may take this much longer than its limit
 
 
 def cpu_seconds() -> float:
@@ -86,6 +87,16 @@ class Watch:
         self.was_stopped = self.cpu >= self.limit
         self._start()
         return self.was_stopped
+
+    def complete(self) -> None:
+        """Say that a fit ended by its own rule, even if it took longer than the limit."""
+        self.was_stopped = False
+
+    def allows(self, factor: float) -> bool:
+        """Return whether a fit that takes so many times as long would be within the limit."""
+        allowed = factor * self.cpu <= OVERTIME * self.limit
+        self.was_stopped = not allowed
+        return allowed
 
     @property
     def memory_mib(self) -> float | None:
