@@ -49,6 +49,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    os.chmod(file.name, 0o644)  # temporary files are private
     os.replace(file.name, path)
 
 

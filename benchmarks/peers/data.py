@@ -129,7 +129,6 @@ DATA: dict[str, Callable[[bool], tuple[sp.csr_array, np.ndarray | None]]] = {
     "cells": cells,
     "bursty": bursty,
     "a quarter of nips": part_of_nips(0.25),
-    "half of nips": part_of_nips(0.5),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from peers import plan
+from peers.budget import budget
 from peers.cell import Cell, write_atomically
 from peers.measures import stability
 from peers.registry import PEERS
@@ -83,6 +84,18 @@ def versions() -> dict[str, str]:
     return found | {"Python": platform.python_version()}
 
 
+def as_lines(content: dict[str, Any]) -> str:
+    """Return JSON with one line per row, so that changes can be read."""
+    parts = []
+    for name, value in content.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and value:
+            rows = ",\n".join(json.dumps(x, ensure_ascii=False) for x in value)
+            text = f"[\n{rows}\n]"
+        parts.append(f"{json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def main() -> None:
     """Write the summary of all results there are, and the names of those that are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -95,17 +108,14 @@ def main() -> None:
     content = {
         "versions": versions(),
         "peers": {peer.name: peer.settings for peer in PEERS.values()},
+        "budget": rounded(budget(cells, [found for _, found in rows])),
         "planned": len(cells),
         "missing": [cell.key for cell, found in rows if found is None],
         "rows": [found for _, found in rows if found is not None],
         "stability": stabilities(cells, args.folder),
     }
     args.file.parent.mkdir(parents=True, exist_ok=True)
-    lines = json.dumps(content, indent=None, ensure_ascii=False)
-    for mark in ('"versions"', '"peers"', '"planned"', '"missing"', '"rows"', '"stability"'):
-        lines = lines.replace(mark, "\n" + mark, 1)
-    lines = lines.replace('{"kind"', '\n{"kind"').replace('{"data"', '\n{"data"')
-    write_atomically(args.file, (lines + "\n").encode())
+    write_atomically(args.file, as_lines(content).encode())
     print(f"{len(content['rows'])} of {len(cells)} cells in {args.file}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reproduction_pages.words import number, table
 
-from comparison_pages.results import PARTS, Results, failure, several, title
+from comparison_pages.results import QUARTER, Results, several, title
 
 
 def costs(results: Results, data: str, K: int) -> str:
@@ -40,11 +40,13 @@ def growth(results: Results) -> str:
     lines = []
     for peer in results.peers:
         by_rank = [_per_pass(results, "nips", K, peer) for K in ranks]
-        by_size = [_per_pass(results, data, 20, peer) for data in PARTS[:2]]
         if any(x is not None for x in by_rank):
-            cells = ["–" if x is None else number(x) for x in (*by_rank, *by_size)]
+            cells = [
+                "–" if x is None else number(x)
+                for x in (*by_rank, _per_pass(results, QUARTER, 20, peer))
+            ]
             lines.append([peer, *cells])
-    head = ["CPU ms per pass", *(f"K = {K}" for K in ranks), "¼ N, K = 20", "½ N, K = 20"]
+    head = ["CPU ms per pass", *(f"K = {K}" for K in ranks), "¼ N, K = 20"]
     return table(head, lines)
 
 
@@ -92,6 +94,12 @@ def not_run(results: Results) -> str:
     )
 
 
-def has_failed(results: Results, peer: str) -> str | None:
-    """Return why a peer has no result at all."""
-    return failure([row for row in results.content["rows"] if row["peer"] == peer])
+def plan_cost(results: Results) -> str:
+    """Return how the plan was budgeted."""
+    budget = results.content["budget"]
+    return (
+        f"The {results.content['planned']} cells of the plan take {number(budget['minutes'], 2)} minutes on two idle cores: "
+        f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for cells that "
+        "were not run, from the same peer with another seed or K, or else by their limit. Start and judging are included. The runner "
+        "runs two cells of one thread side by side, and those of two threads alone, at the end."
+    )

@@ -13,8 +13,8 @@ TIMES = (1, 4, 16, 64)
 SLACK = 1.001  # how near a perplexity has to come to count as reached
 
 
-def perplexities(results: Results) -> str:
-    """Return the table of document completion for all data sets."""
+def perplexities(results: Results, column: str = "perplexity") -> str:
+    """Return the tables of document completion for all data sets."""
     parts = []
     for data, name in NAMES.items():
         ranks = [K for d, K in results.settings() if d == data]
@@ -22,7 +22,7 @@ def perplexities(results: Results) -> str:
             continue
         lines = []
         for peer in results.peers:
-            cells = [_cell(results, data, K, peer) for K in ranks]
+            cells = [_cell(results, data, K, peer, column) for K in ranks]
             if any(cell != "–" for cell in cells):
                 lines.append([peer, *cells])
         head = [name, *(f"K = {K}" for K in ranks)]
@@ -30,11 +30,11 @@ def perplexities(results: Results) -> str:
     return "\n\n".join(parts)
 
 
-def _cell(results: Results, data: str, K: int, peer: str) -> str:
+def _cell(results: Results, data: str, K: int, peer: str, column: str) -> str:
     rows = results.rows(data=data, K=K, peer=peer)
     if failure(rows):
         return "failed"
-    values = [row["perplexity"] for row in rows if "perplexity" in row]
+    values = [row[column] for row in rows if column in row]
     text = several(values)
     if any(row.get("stopped_by_limit") for row in rows):
         text += " *"

@@ -20,7 +20,7 @@ NAMES = {
     "cells": "cells",
     "bursty": "bursty words",
 }
-PARTS = ("a quarter of nips", "half of nips", "nips")
+QUARTER = "a quarter of nips"
 
 
 @dataclass(frozen=True)
