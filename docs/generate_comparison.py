@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from comparison_pages import cost, quality
+from comparison_pages import cost, quality, readings
 from comparison_pages.plots import curves
 from comparison_pages.results import FILE, OURS, Results
 from reproduction_pages.words import listed, number, table, wrapped
@@ -36,7 +36,8 @@ def method(results: Results) -> list[str]:
         "(1 − ε) Σ_k θ_k φ_kf + ε b_f, where b is the frequency of words in training, plus ½ per word. ε = 0.001 is the same for all: "
         "without it, one unseen word would make the perplexity of a factorisation infinite. `results.json` has ε = 0.0001 and 0.01 too.",
         "**Settings.** Each peer has the settings that its authors recommend, and optimises its hyperparameters if it can. A fit that "
-        "has used its CPU time (NIPS: 60, 90, 150 and 150 s for K = 10, 20, 50 and 200; 30 s elsewhere) is stopped and marked with *.",
+        "has used its CPU time (NIPS: 60, 90, 150 and 150 s for K = 10, 20, 50 and 200; 30 s elsewhere) is stopped and marked with *. HDP has a number of components of its own: it "
+        "is in the tables, but not among the packages that are compared at equal K.",
         cost.plan_cost(results),
         "**Clock.** CPU seconds of the fit, without imports, compilation and judging. Models are looked at after ¼, ½, 1, 2, … CPU "
         "seconds, with the clock stopped, which gives quality at equal time. hpfrec and poismf cannot be looked at: they fit again "
@@ -57,6 +58,7 @@ def quality_sections(results: Results) -> list[str]:
         "peers come from one rule, a hundred steps of EM for the mode under a Dirichlet with parameter 1.1. Inference by tomotopy "
         "is the last state of a short chain, which costs it some quality above.",
         quality.perplexities(results, "perplexity_common"),
+        readings.common(results),
         "## At equal time",
         "![Perplexity against CPU seconds, one curve per peer](comparison/curves.png)",
         "Perplexity after so many CPU seconds, one thread, seed 0: the last look within this time.",
@@ -67,6 +69,7 @@ def quality_sections(results: Results) -> list[str]:
         "gapmf. Looks are at doubling times, so a ratio is known to a factor of two only.",
         quality.race_table(results),
         "## Coherence, recovery, stability",
+        *readings.higher(results),
         quality.other_measures(results),
     ]
     if quality.rank_counts(results):
@@ -76,6 +79,7 @@ def quality_sections(results: Results) -> list[str]:
             "largest number that it named. Recipes that need a grid have 8 or 9 ranks around K*. HDP begins with its default of two "
             "topics; we count its live topics. gapmf learns α; its rank report begins with 2 K* components.",
             quality.rank_table(results),
+            readings.ranks(results),
         ]
     return parts
 
@@ -93,6 +97,7 @@ def cost_sections(results: Results) -> list[str]:
         if (data == "nips" and K in (20, 200)) or data == "cells"
     ]
     parts += [
+        readings.cost(results),
         "Growth with K, and with N (the first quarter of the NIPS papers):",
         cost.growth(results),
     ]

@@ -6,13 +6,8 @@ from pathlib import Path
 
 from comparison_pages.results import Results, title
 
-MOST = 4  # panels
+COLUMNS = 3  # panels side by side
 FAR = 1.35  # times the best perplexity: the rest of a panel is left out
-
-
-def panels(results: Results) -> list[tuple[str, int]]:
-    """Return the settings that are drawn: NIPS, then others."""
-    return results.settings()[:MOST]
 
 
 def curves(results: Results, path: Path) -> None:
@@ -22,10 +17,15 @@ def curves(results: Results, path: Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    shown = panels(results)
-    figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 4.6), squeeze=False)
+    shown = results.settings()
+    columns = min(COLUMNS, len(shown))
+    lines = -(-len(shown) // columns)
+    size = (max(4.4 * columns, 9.0), 3.6 * lines + 1.2)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
     colours = plt.get_cmap("tab20").colors
-    for axis, (data, K) in zip(axes[0], shown, strict=True):
+    for axis, (data, K) in zip(axes.flat, shown, strict=False):
         best = min(results.values("perplexity", data=data, K=K))
         for colour, peer in zip(colours, results.peers, strict=False):
             for row in results.rows(data=data, K=K, peer=peer, seed=0):
@@ -46,13 +46,13 @@ def curves(results: Results, path: Path) -> None:
             xscale="log", xlabel="CPU seconds", title=title(data, K), ylim=(0.99 * best, FAR * best)
         )
         axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("perplexity of the hidden halves")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("perplexity of the hidden halves")
     handles: dict[str, object] = {}
-    for axis in axes[0]:
+    for axis in axes.flat:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=4, fontsize=8)
-    figure.tight_layout(rect=(0, 0.2, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)

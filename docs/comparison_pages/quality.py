@@ -114,7 +114,7 @@ def races(results: Results) -> list[dict[str, Any]]:
         first = {
             row["peer"]: row for row in results.rows(data=data, K=K, seed=0) if "perplexity" in row
         }
-        others = {p: r for p, r in first.items() if not p.startswith("gapmf")}
+        others = {p: r for p, r in first.items() if p in results.others}
         if OURS not in first or not others:
             continue
         best = min(others, key=lambda p: others[p]["perplexity"])

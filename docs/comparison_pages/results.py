@@ -39,6 +39,11 @@ class Results:
         """All peers, gapmf first."""
         return list(self.content["peers"])
 
+    @property
+    def others(self) -> list[str]:
+        """Peers that are not gapmf and have K components; HDP has a number of its own."""
+        return [peer for peer in self.peers if not peer.startswith(("gapmf", "HDP"))]
+
     def rows(self, **wanted: Any) -> list[dict[str, Any]]:
         """Return the rows of one thread, or what is wanted, with whatever else is wanted."""
         wanted = {"kind": "fit", "threads": 1} | wanted
@@ -63,9 +68,8 @@ class Results:
         """Return the other package with the lowest mean perplexity, and that perplexity."""
         means = {
             peer: mean(found)
-            for peer in self.peers
-            if not peer.startswith("gapmf")
-            and (found := self.values("perplexity", data=data, K=K, peer=peer))
+            for peer in self.others
+            if (found := self.values("perplexity", data=data, K=K, peer=peer))
         }
         if not means:
             return None
