@@ -1,6 +1,7 @@
 """Cells, the clock, resuming, and peers that need no further package."""
 
 import json
+import subprocess
 from dataclasses import asdict
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from peers import cell as cells
 from peers import data, plan, runner, sklearn_models
 from peers import watch as clock
+from peers.budget import OVERHEAD, budget
 from peers.cell import Cell
 from peers.protocol import Fitted, Peer
 from peers.watch import Watch
@@ -183,3 +185,36 @@ def test_plans_have_each_cell_once_and_all_peers():
         assert not any(set(key) & set("/\\ :*?") for key in keys)
     ranks = {cell.K for cell in plan.full() if cell.data == "nips"}
     assert ranks == {10, 20, 50, 200}
+
+
+def test_a_cell_that_takes_too_long_or_crashes_has_a_reason(tmp_path, monkeypatch):
+    cell = Cell("digits", 3, "gapmf, default", limit=1.0)
+    path = tmp_path / f"{cell.key}.json"
+
+    def too_long(*args, timeout, **options):
+        raise subprocess.TimeoutExpired("cell", timeout)
+
+    monkeypatch.setattr(subprocess, "run", too_long)
+    assert "not finished after" in runner.run_cell(cell, tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8"))["reason"].startswith("not finished")
+    path.unlink()
+
+    def crashed(*args, **options):
+        return subprocess.CompletedProcess("cell", -9, "", "Traceback\nMemoryError")
+
+    monkeypatch.setattr(subprocess, "run", crashed)
+    runner.run_cell(cell, tmp_path)
+    reason = json.loads(path.read_text(encoding="utf-8"))["reason"]
+    assert reason == "the process ended with code -9: MemoryError"
+
+
+def test_the_budget_takes_the_nearest_measurement():
+    peer = "gapmf, default"
+    cells_ = [Cell("digits", K, peer, seed, limit=50.0) for K in (10, 20) for seed in (0, 1)]
+    cells_ += [Cell("digits", 10, "cNMF", limit=50.0), Cell("digits", 10, peer, threads=2)]
+    rows = [{"cpu": 8.0, "process_cpu": 12.0}, *[None] * 5]
+    found = budget(cells_, rows)
+    alone = 12.0 / 60  # two threads, as the same cell with one
+    one = 12.0 + 12.0 + 2 * 24.0 + (50.0 + OVERHEAD)  # another seed; twice K; its limit
+    assert found["measured"] == 12.0
+    assert found["minutes"] == pytest.approx(one / 2 / 60 + alone)
