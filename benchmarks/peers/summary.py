@@ -102,6 +102,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("file", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--note", default="", help="what readers of these results should know")
     args = parser.parse_args()
     cells = plan.quick() if args.quick else plan.full()
     rows = [(cell, row(cell, args.folder)) for cell in cells]
@@ -109,6 +110,7 @@ def main() -> None:
         "versions": versions(),
         "peers": {peer.name: peer.settings for peer in PEERS.values()},
         "budget": rounded(budget(cells, [found for _, found in rows])),
+        "note": args.note,
         "planned": len(cells),
         "missing": [cell.key for cell, found in rows if found is None],
         "rows": [found for _, found in rows if found is not None],

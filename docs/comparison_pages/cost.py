@@ -85,13 +85,14 @@ def failures(results: Results) -> str:
 
 def not_run(results: Results) -> str:
     """Return how many cells of the plan have no result yet."""
-    missing = results.content["missing"]
+    missing, note = results.content["missing"], results.content["note"]
     if not missing:
-        return "All cells of the plan were run."
+        return f"All cells of the plan were run. {note}".strip()
     return (
         f"**Not complete: {len(missing)} of the {results.content['planned']} cells of the plan were not run yet.** "
-        "The tables show what was run, with as many seeds as were run; a dash is a cell that was not run, or was not planned."
-    )
+        "The tables show what was run, with as many seeds as were run; a dash is a cell that was not run, or was not planned. "
+        f"{note}"
+    ).strip()
 
 
 def plan_cost(results: Results) -> str:

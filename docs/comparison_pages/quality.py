@@ -63,6 +63,11 @@ def reading(results: Results) -> list[str]:
         f"Document completion: gapmf with the settings that the README recommends is better than the best other package "
         f"in {len(won)} of {len(all_)} settings, and worse in {len(lost)}. These are means over the seeds that were run."
     ]
+    most = max(len(results.values("perplexity", data=d, K=K, peer=OURS)) for d, K, *_ in all_)
+    if most == 1:
+        parts[0] += (
+            " **So far that is one seed, so a difference of a per cent or two may be chance.**"
+        )
     if lost:
         said = "; ".join(
             f"{title(data, K)}: {peer} is {percent(-gain)} better" for data, K, peer, gain in lost
