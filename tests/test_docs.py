@@ -312,17 +312,23 @@ def test_versions_agree():
     assert f"## {gapmf.__version__}" in changelog
 
 
-def test_constraints_pin_every_dependency_without_addresses():
-    lines = (PROJECT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def _pinned(path):
+    lines = (PROJECT / path).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in pins), pins
-    names = {re.sub(r"[-_.]+", "-", line.partition("==")[0].lower()) for line in pins}
+    return {re.sub(r"[-_.]+", "-", line.partition("==")[0].lower()) for line in pins}
+
+
+def test_constraints_pin_every_dependency_without_addresses():
+    names, for_bench = _pinned("constraints.txt"), _pinned("benchmarks/constraints.txt")
+    assert not names & for_bench  # make bench uses both
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    for extra in project["project"]["optional-dependencies"].values():
-        wanted += [need for need in extra if not need.startswith("gapmf[")]
-    for need in wanted:
-        assert re.split(r"[<>=\[;]", need)[0].lower() in names, need
+    for extra, needs in project["project"]["optional-dependencies"].items():
+        pinned = names | for_bench if extra == "bench" else names
+        for need in (*wanted, *needs):
+            if not need.startswith("gapmf["):
+                assert re.split(r"[<>=\[;]", need)[0].lower() in pinned, need
 
 
 MODULES = sorted(

@@ -1,0 +1,1 @@
+"""The page docs/comparison.md, in parts."""

@@ -1,0 +1,106 @@
+"""What a fit costs: time, memory, inference, threads, growth; and what failed."""
+
+from __future__ import annotations
+
+from reproduction_pages.words import number, table
+
+from comparison_pages.results import QUARTER, Results, several, title
+
+
+def costs(results: Results, data: str, K: int) -> str:
+    """Return time, passes, memory and inference of each peer."""
+    lines = []
+    for peer in results.peers:
+        rows = [r for r in results.rows(data=data, K=K, peer=peer) if "cpu" in r]
+        if not rows:
+            continue
+        memory = [r["memory_mib"] for r in rows if r["memory_mib"] is not None]
+        lines.append(
+            [
+                peer,
+                several([r["cpu"] for r in rows], 3),
+                several([1e3 * r["cpu"] / r["passes"] for r in rows], 3),
+                several(memory, 3),
+                several([1e3 * r["infer_cpu"] / r["n_test"] for r in rows], 3),
+            ]
+        )
+    head = [
+        title(data, K),
+        "fit, CPU s",
+        "per pass, CPU ms",
+        "memory, MiB",
+        "inference, CPU ms per sample",
+    ]
+    return table(head, lines)
+
+
+def growth(results: Results) -> str:
+    """Return CPU milliseconds per pass as K and N grow."""
+    ranks = sorted({K for data, K in results.settings() if data == "nips"})
+    lines = []
+    for peer in results.peers:
+        by_rank = [_per_pass(results, "nips", K, peer) for K in ranks]
+        if any(x is not None for x in by_rank):
+            cells = [
+                "–" if x is None else number(x)
+                for x in (*by_rank, _per_pass(results, QUARTER, 20, peer))
+            ]
+            lines.append([peer, *cells])
+    head = ["CPU ms per pass", *(f"K = {K}" for K in ranks), "¼ N, K = 20"]
+    return table(head, lines)
+
+
+def _per_pass(results: Results, data: str, K: int, peer: str) -> float | None:
+    rows = [r for r in results.rows(data=data, K=K, peer=peer, seed=0) if "cpu" in r]
+    return 1e3 * rows[0]["cpu"] / rows[0]["passes"] if rows else None
+
+
+def threads(results: Results) -> str:
+    """Return wall time per pass with one and two threads."""
+    lines = []
+    for two in results.rows(threads=2):
+        who = {key: two[key] for key in ("data", "K", "peer", "seed")}
+        for one in results.rows(**who):
+            if "wall" in one and "wall" in two:
+                a, b = (1e3 * x["wall"] / x["passes"] for x in (one, two))
+                lines.append([two["peer"], number(a), number(b), number(a / b, 2)])
+    return table(["NIPS, K = 20", "one thread, wall ms per pass", "two threads", "ratio"], lines)
+
+
+def failures(results: Results) -> str:
+    """Return what has no result, and why."""
+    lines = []
+    seen = set()
+    for row in results.content["rows"]:
+        who = row["kind"], row["data"], row["K"], row["peer"], row["threads"]
+        if "reason" in row and who not in seen:
+            seen.add(who)
+            lines.append(
+                [f"{row['data']}, K = {row['K']}", row["peer"], row["reason"].replace("|", "/")]
+            )
+    return (
+        table(["", "peer", "reason"], lines) if lines else "Every cell that was run has a result."
+    )
+
+
+def not_run(results: Results) -> str:
+    """Return how many cells of the plan have no result yet."""
+    missing, note = results.content["missing"], results.content["note"]
+    if not missing:
+        return f"All cells of the plan were run. {note}".strip()
+    return (
+        f"**Not complete: {len(missing)} of the {results.content['planned']} cells of the plan were not run yet.** "
+        "The tables show what was run, with as many seeds as were run; a dash is a cell that was not run, or was not planned. "
+        f"{note}"
+    ).strip()
+
+
+def plan_cost(results: Results) -> str:
+    """Return how the plan was budgeted."""
+    budget = results.content["budget"]
+    return (
+        f"The {results.content['planned']} cells of the plan take {number(budget['minutes'], 2)} minutes on two idle cores: "
+        f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for cells that "
+        "were not run, from the same peer with another seed or K, or else by their limit. Start and judging are included. The runner "
+        "runs two cells of one thread side by side, and those of two threads alone, at the end."
+    )
