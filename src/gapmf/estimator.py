@@ -1680,7 +1680,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, n_samples=200, random_state=0)
+        >>> X, truth = paper_synthetic(scale=10, n_samples=60, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.rank_report(X).rank
         2
@@ -1755,7 +1755,7 @@ class GammaPoissonMF(
         Examples
         --------
         >>> from gapmf.datasets import paper_synthetic
-        >>> X, truth = paper_synthetic(scale=10, n_samples=200, random_state=0)
+        >>> X, truth = paper_synthetic(scale=10, n_samples=60, random_state=0)
         >>> est = GammaPoissonMF(3, algorithm="exact", random_state=0).fit(X)
         >>> est.prune(X).components_.shape
         (2, 4)

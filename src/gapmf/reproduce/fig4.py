@@ -235,6 +235,7 @@ FIG4 = Experiment(
         n_burn_in=10,
         runs=protocol(25, 5, (0, 1)),
         milestones=(1, 5, 25),
+        n_particles=48,
     ),
     run,
     draw,
