@@ -205,17 +205,19 @@ def standard_errors(
     rows, times = counts[first], np.bincount(inverse).astype(np.float64)
     seen = np.asarray(counts.sum(axis=0)) > 0
     whole = int((model.W[seen] > 0).sum()) <= MAX_ENTRIES
+    moments, how = None, "exact"
     # The products are small: threads of BLAS would wait for each other most of the time.
     with threadpool_limits(1, "blas"):
         if method != "sampled":
             try:
                 moments = _exact_moments(rows, times, model, whole, n_jobs, progress)
-                return _invert(moments, model, counts.shape[0], "exact")
             except TooCostlyError:
                 if method == "exact":
                     raise
-        moments = _sampled_moments(rows, times, model, whole, n_draws, seed, n_jobs, progress)
-        return _invert(moments, model, counts.shape[0], "sampled")
+        if moments is None:
+            how = "sampled"
+            moments = _sampled_moments(rows, times, model, whole, n_draws, seed, n_jobs, progress)
+    return _invert(moments, model, counts.shape[0], how)
 
 
 def _exact_moments(
