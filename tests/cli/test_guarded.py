@@ -79,7 +79,7 @@ def test_tables_of_other_manners(folder):
     done = gapmf("fit", "bare.csv", "-k", 1, "-o", "b.gapmf", "--no-header")
     assert "2 samples × 2 features" in done.stderr
     assert (
-        "set the option `header`"
+        "set --header for names, or --no-header for counts"
         in gapmf("fit", "bare.csv", "-k", 1, "-o", "c.gapmf", code=1).stderr
     )
 
@@ -102,7 +102,7 @@ def test_triplets_by_other_names(folder):
     assert "2 samples × 2 features" in done.stderr
     (folder / "odd.csv").write_text("who,what,often\nx,a,3\ny,b,1\n")
     assert (
-        "set the options `layout`"
+        "set the options --layout or --sample-names"
         in gapmf("fit", "odd.csv", "-k", 1, "-o", "o.gapmf", code=1).stderr
     )
 
