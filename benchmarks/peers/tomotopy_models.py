@@ -47,7 +47,9 @@ def _infer(model: Any, topics: list[int], threads: int, shown: sp.csr_array) -> 
 
 
 def _fit(model: Any, train: sp.csr_array, threads: int, watch: Watch, eta: float) -> Fitted:
-    for doc in documents(train):
+    given = documents(train)
+    watch.begin()
+    for doc in given:
         if doc:
             model.add_doc(doc)
 
