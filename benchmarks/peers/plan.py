@@ -1,8 +1,8 @@
-"""Which cells are run, in less than 90 minutes on two idle cores.
+"""Which cells are run.
 
 The limits say how many CPU seconds a fit may use before it is told to stop. The runner runs two
 one-thread cells side by side; those with two threads come last, alone. docs/comparison.md says what
-the plan costs, as measured.
+the plan is estimated to cost.
 """
 
 from __future__ import annotations

@@ -127,7 +127,12 @@ def _fit_poismf(
 
 
 PEERS = (
-    Peer("HPF, hpfrec", "hpfrec", "its defaults: shapes 0.3, 100 iterations", fit_hpf),
+    Peer(
+        "HPF, hpfrec",
+        "hpfrec",
+        "its defaults: shapes 0.3, 100 iterations; ours: 100 to infer",
+        fit_hpf,
+    ),
     Peer(
         "Poisson MF, poismf",
         "poismf",
@@ -137,7 +142,7 @@ PEERS = (
     Peer(
         "Poisson MF, poismf L2 = 1",
         "poismf",
-        "as above with an L2 penalty of 1: the default is for much larger counts per user",
+        "as above, but an L2 penalty of 1, our choice: the default is too strong for these counts",
         poismf(1.0),
     ),
 )

@@ -93,14 +93,14 @@ PEERS = (
     Peer(
         "LDA, tomotopy",
         "tomotopy",
-        f"η = 0.01 (its default), α optimised, {SWEEPS} sweeps",
+        f"η = 0.01 and α optimised (its defaults), {SWEEPS} sweeps (ours)",
         lda(0.01),
     ),
-    Peer("LDA, tomotopy η = 0.1", "tomotopy", f"η = 0.1, α optimised, {SWEEPS} sweeps", lda(0.1)),
+    Peer("LDA, tomotopy η = 0.1", "tomotopy", "as above, but η = 0.1 (ours)", lda(0.1)),
     Peer(
         "HDP, tomotopy",
         "tomotopy",
-        f"its defaults (η = 0.01), α and γ optimised, begins with K topics, {SWEEPS} sweeps",
+        f"η = 0.01, α and γ optimised (its defaults), begins with K topics, {SWEEPS} sweeps (ours)",
         fit_hdp,
     ),
 )

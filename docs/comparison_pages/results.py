@@ -64,6 +64,23 @@ class Results:
         order = list(NAMES)
         return sorted(seen, key=lambda x: (order.index(x[0]), x[1]))
 
+    def fair_settings(self) -> list[tuple[str, int]]:
+        """Return all (data, K) with gapmf as it is recommended and at least two other packages."""
+        packages = self.content["packages"]
+        return [
+            (data, K)
+            for data, K in self.settings()
+            if self.values("perplexity", data=data, K=K, peer=OURS)
+            and len(
+                {
+                    packages[peer]
+                    for peer in self.others
+                    if self.values("perplexity", data=data, K=K, peer=peer)
+                }
+            )
+            >= 2
+        ]
+
     def best_peer(self, data: str, K: int) -> tuple[str, float] | None:
         """Return the other package with the lowest mean perplexity, and that perplexity."""
         means = {
