@@ -37,10 +37,10 @@ def method(results: Results) -> list[str]:
         "without it, one unseen word would make the perplexity of a factorisation infinite. "
         + quality.epsilon(results),
         "gapmf is told that a shown half has half of the tokens of a sample: its W is halved for inference. hpfrec and poismf, whose "
-        "factors have a scale too, are not told. LDA and NMF have no such scale, or none that matters here.",
+        "factors have a scale too, are not told. LDA has no such scale, and KL-NMF no prior on activations.",
         "**Settings: what is a default, and what we chose.** The table of settings below says it for each peer. In short: for gapmf we "
         "take what its README recommends for prediction, its default, and the paper's protocol. Of tomotopy η = 0.01 is the default, "
-        "and η = 0.1 is our choice, since it predicts better; α is optimised by default; the 500 sweeps are our choice. Of "
+        "and η = 0.1 is a second form of our choice; α is optimised by default; the 500 sweeps are our choice. Of "
         "scikit-learn the priors are defaults, the 50 passes are our choice (default 10), and so are up to 1,000 updates (default 200) "
         "for NMF, which begins with NNDSVDa by default. For gensim all are those of its tutorial on NIPS papers. For hpfrec all are defaults, but for 100 iterations when "
         "it infers (default 10); its rule `train-llk`, which is not the default, would stop it after 50 to 60 of its 100 iterations on small counts and bursty words, "

@@ -10,6 +10,7 @@ from comparison_pages import quality
 from comparison_pages.quality import rank_counts
 from comparison_pages.results import OURS, Results, title
 
+NEAR = 1.1  # times as long is about as long
 HIGHER = {"npmi": "coherence", "cosine": "recovery of the true components"}
 
 
@@ -98,27 +99,35 @@ def _races(results: Results) -> str:
     return " ".join(said)
 
 
+def _by_size(ratios: dict[str, tuple[float, str]]) -> str:
+    """Say where a ratio is above, near and below one."""
+    more, alike, less = [], [], []
+    for setting, (ratio, peer) in ratios.items():
+        text = f"{setting} ({number(ratio, 2)} times that of {peer})"
+        (more if ratio > NEAR else less if ratio < 1 / NEAR else alike).append(text)
+    said = [
+        f"It takes {words} for {listed(some)}."
+        for words, some in (("more", more), ("about as much", alike), ("less", less))
+        if some
+    ]
+    return " ".join(said)
+
+
 def _whole_fits(results: Results) -> str:
-    longer, shorter = [], []
+    ratios = {}
     for data, K in results.fair_settings():
         best = results.best_peer(data, K)
         ours = results.values("cpu", data=data, K=K, peer=OURS)
         if best and ours:
-            ratio = mean(ours) / mean(results.values("cpu", data=data, K=K, peer=best[0]))
-            text = f"{title(data, K)} ({number(ratio, 2)} times that of {best[0]})"
-            (longer if ratio > 1 else shorter).append(text)
-    if not longer and not shorter:
+            theirs = mean(results.values("cpu", data=data, K=K, peer=best[0]))
+            ratios[title(data, K)] = mean(ours) / theirs, best[0]
+    if not ratios:
         return ""
-    said = ["**A whole fit**, beside that of the best other package."]
-    if longer:
-        said.append(f"It takes more CPU time for {listed(longer)}.")
-    if shorter:
-        said.append(f"It takes less for {listed(shorter)}.")
-    return " ".join(said)
+    return f"**CPU time of a whole fit**, beside that of the best other package. {_by_size(ratios)}"
 
 
 def _inference(results: Results) -> str:
-    slower, faster = [], []
+    ratios = {}
     for data, K in results.fair_settings():
         ours = results.values("infer_cpu", data=data, K=K, peer=OURS)
         others = {
@@ -128,17 +137,13 @@ def _inference(results: Results) -> str:
         }
         if ours and others:
             best = min(others, key=others.__getitem__)
-            ratio = mean(ours) / others[best]
-            text = f"{title(data, K)} ({number(ratio, 2)} times that of {best})"
-            (slower if ratio > 1 else faster).append(text)
-    if not slower and not faster:
+            ratios[title(data, K)] = mean(ours) / others[best], best
+    if not ratios:
         return ""
-    said = ["**New samples.** The CPU time of inference beside that of the fastest other package."]
-    if slower:
-        said.append(f"Slower for {listed(slower)}.")
-    if faster:
-        said.append(f"Not slower for {listed(faster)}.")
-    return " ".join(said)
+    return (
+        "**New samples.** The CPU time of inference beside that of the fastest other package, whatever its quality. "
+        + _by_size(ratios)
+    )
 
 
 def ranks(results: Results) -> str:
