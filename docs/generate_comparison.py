@@ -48,7 +48,7 @@ def method(results: Results) -> list[str]:
         "**Limits.** A fit that has used its CPU time (NIPS: 60, 90, 150 and 150 s for K = 10, 20, 50 and 200; 30 s elsewhere) is "
         "stopped and marked with *. hpfrec and poismf cannot be stopped: they begin a longer fit if it is expected to take at most "
         "20 % more than the limit. cNMF cannot be stopped at all. HDP has a number of components of its own: it is in the tables, but not "
-        "among the packages that are compared at equal K. Sentences that compare are about settings with at least two other packages.",
+        "among the packages that are compared at equal K. Sentences that compare are about settings with at least two other packages, in which every planned peer was run with seed 0.",
         "**Seeds.** Three for gapmf and tomotopy with η = 0.1, one for the others (KL-NMF begins with NNDSVDa, which leaves next to "
         "nothing to the seed); on NIPS at K = 50, three for gapmf for prediction and "
         "tomotopy only, and at K = 200 one. Peers that are slow, or far from the best, are left out at K = 50 and 200. cNMF cannot "
@@ -81,6 +81,7 @@ def quality_sections(results: Results) -> list[str]:
     ]
     parts += [quality.equal_time(results, data, K) for data, K in results.settings()]
     parts += [
+        quality.worse_again(results),
         "How long until the quality of the best other package is reached, within 0.5 %: by the fastest other package, and by "
         "gapmf. The goal is the best package's own final value, so that package needs nearly its whole run by construction. Looks are "
         "at doubling times, so a ratio is known to a factor of two only.",

@@ -190,6 +190,23 @@ def at_time(row: dict[str, Any], seconds: float) -> float | None:
     return float(row["perplexity"])
 
 
+def worse_again(results: Results) -> str:
+    """Say which fits were better on the way than at their end."""
+    found = []
+    for data, K in results.settings():
+        for row in results.rows(data=data, K=K, seed=0):
+            seen = [look["perplexity"] for look in row.get("looks", [])]
+            if seen and "perplexity" in row and row["perplexity"] > SLACK * min(seen):
+                pair = f"{number(min(seen), 4)}, then {number(row['perplexity'], 4)}"
+                found.append(f"{row['peer']}, {title(data, K)} ({pair})")
+    if not found:
+        return ""
+    return (
+        f"Some fits are better on the way than at their end, by more than 0.5 %: {'; '.join(found)}. The tables and sentences "
+        "above take the end, since no fit here is stopped by held-out data."
+    )
+
+
 def equal_time(results: Results, data: str, K: int) -> str:
     """Return perplexity after some CPU seconds, seed 0, one thread."""
     lines = []

@@ -65,12 +65,22 @@ class Results:
         return sorted(seen, key=lambda x: (order.index(x[0]), x[1]))
 
     def fair_settings(self) -> list[tuple[str, int]]:
-        """Return all (data, K) with gapmf as it is recommended and at least two other packages."""
+        """Return the (data, K) that sentences compare.
+
+        They have gapmf as it is recommended, at least two other packages, and no peer that is
+        planned there but was not run: the best one may be among those.
+        """
         packages = self.content["packages"]
+        lacking = {
+            (data, K)
+            for kind, data, K, _, seed, threads in self.content["not run"]
+            if (kind, seed, threads) == ("fit", 0, 1)
+        }
         return [
             (data, K)
             for data, K in self.settings()
-            if self.values("perplexity", data=data, K=K, peer=OURS)
+            if (data, K) not in lacking
+            and self.values("perplexity", data=data, K=K, peer=OURS)
             and len(
                 {
                     packages[peer]

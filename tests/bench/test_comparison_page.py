@@ -166,6 +166,12 @@ def test_a_setting_needs_two_other_packages(script):
         {"peer": "LDA, tomotopy η = 0.1", "perplexity": 1100.0},
     )
     assert results.fair_settings() == []
+    rows = [*results.content["rows"], results.content["rows"][1] | {"peer": "LDA, gensim"}]
+    assert _results(script, *rows).fair_settings() == [("small counts", 10)]
+    late = ["fit", "small counts", 10, "HPF, hpfrec", 0, 1]  # it may be the best
+    assert _results(script, *rows, **{"not run": [late]}).fair_settings() == []
+    late[4] = 1
+    assert _results(script, *rows, **{"not run": [late]}).fair_settings() == [("small counts", 10)]
     assert "No setting has both" in script["quality"].reading(results)[0]
     assert script["quality"].races(results) == []
 
