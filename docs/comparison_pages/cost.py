@@ -77,7 +77,7 @@ def failures(results: Results) -> str:
             seen.add(who)
             lines.append(
                 [
-                    f"{row['data']}, K = {row['K']}",
+                    f"{NAMES.get(row['data'], row['data'])}, K = {row['K']}",
                     row["peer"],
                     " ".join(row["reason"].replace("|", "/").split()),
                 ]
@@ -107,9 +107,8 @@ def missing(results: Results) -> str:
     lines = []
     for (kind, data, K, n_threads), peers in groups.items():
         name = f"numbers of components, {data}" if kind == "rank" else NAMES.get(data, data)
-        name = (
-            name.replace("nips", "NIPS") + f", K = {K}" + (", two threads" if n_threads > 1 else "")
-        )
+        rank = f", K* = {K}" if kind == "rank" else f", K = {K}"
+        name = name.replace("nips", "NIPS") + rank + (", two threads" if n_threads > 1 else "")
         run = {
             row["peer"] for row in results.rows(kind=kind, data=data, K=K, threads=n_threads)
         }  # with another seed
