@@ -9,13 +9,14 @@ from math import log
 from statistics import mean
 from typing import Any
 
-from reproduction_pages.words import number, percent, table
+from reproduction_pages.words import listed, number, percent, table
 
 from comparison_pages.results import DEFAULT, NAMES, OURS, Results, failure, several, title
 
 TIMES = (1, 4, 16, 64)
 TIE = 0.005  # differences below this are ties
 SLACK = 1.0 + TIE  # how near a perplexity has to come to count as reached
+FROM_GAP = ("small counts", "large counts")  # drawn from the model of gapmf
 UNSMOOTHED = ("KL-NMF", "Poisson MF", "cNMF", "gapmf, default")
 
 Value = Callable[[dict[str, Any]], float | None]
@@ -114,6 +115,9 @@ def reading(results: Results) -> list[str]:
     most = max(len(results.values("perplexity", data=d, K=K, peer=OURS)) for d, K, *_ in found)
     if most == 1:
         first += " **So far this is one seed, so a difference of a per cent or two may be chance.**"
+    favoured = [title(d, K) for d, K, *_ in found if d in FROM_GAP]
+    if favoured:
+        first += f" Of these settings, the data of {listed(favoured)} are drawn from gapmf's own model, which favours it."
     parts = [first]
     for which, said in (("worse", "Worse"), ("tie", "Ties"), ("better", "Better")):
         if those(found, which):

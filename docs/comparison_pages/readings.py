@@ -87,11 +87,11 @@ def _races(results: Results) -> str:
     if never:
         said.append(f"Never for {listed(never)}.")
     if slower:
-        said.append(
-            f"It takes longer than the fastest package that gets there for {listed(slower)}."
-        )
+        said.append(f"It is slower than the fastest package that gets there for {listed(slower)}.")
     if faster:
-        said.append(f"It takes less for {listed(faster)}.")
+        said.append(
+            f"It is faster than the fastest other package that gets there for {listed(faster)}."
+        )
     said.append(
         "These ratios are known to a factor of two. The goal is the best package's own final value, so that package needs "
         "nearly its whole run by construction."
