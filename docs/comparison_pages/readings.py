@@ -72,11 +72,13 @@ def _races(results: Results) -> str:
     if not races:
         return ""
     never = [title(r["data"], r["K"]) for r in races if r["ours"] is None]
-    faster, slower = [], []
+    faster, slower, alike = [], [], []
     for r in races:
         if r["ours"] is not None:
             ratio = r["seconds"] / r["ours"]
-            if ratio >= 1:
+            if 1 / NEAR <= ratio <= NEAR:
+                alike.append(title(r["data"], r["K"]))
+            elif ratio > 1:
                 faster.append(f"{title(r['data'], r['K'])} ({number(ratio, 2)} times)")
             else:
                 slower.append(f"{title(r['data'], r['K'])} ({number(1 / ratio, 2)} times)")
@@ -88,6 +90,8 @@ def _races(results: Results) -> str:
         said.append(f"Never for {listed(never)}.")
     if slower:
         said.append(f"It is slower than the fastest package that gets there for {listed(slower)}.")
+    if alike:
+        said.append(f"It takes about as long as that for {listed(alike)}.")
     if faster:
         said.append(
             f"It is faster than the fastest other package that gets there for {listed(faster)}."
