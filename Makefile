@@ -38,7 +38,7 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -b html -n -W --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html in a browser."
 
-# gapmf beside other packages: docs/comparison.md, in less than 90 minutes on two idle cores. It goes on where it stopped, in
+# gapmf beside other packages: docs/comparison.md, which says how long it is estimated to take. It goes on where it stopped, in
 # bench-results/. NIPS is read from GAPMF_NIPS_DIR. bench-quick tries everything on tiny data, and leaves docs/ alone.
 bench: $(BENCH)/.ready
 	PYTHONPATH=benchmarks $(BENCH)/bin/python -m peers.runner bench-results

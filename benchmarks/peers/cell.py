@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sys
 import tempfile
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,8 +20,10 @@ import scipy.sparse as sp
 
 from peers import measures
 from peers.data import MissingDataError, Split, load
-from peers.protocol import Fitted
+from peers.protocol import Fitted, Peer
 from peers.watch import Watch, cpu_seconds
+
+FEW, TINY = 40, 0.5  # samples and CPU seconds of the fit before the clock starts
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,26 @@ def judged(split: Split, fitted: Fitted, base: np.ndarray) -> dict[str, Any]:
     }
 
 
+def warm_up(peer: Peer, train: sp.csr_array, K: int, threads: int) -> str:
+    """Import, compile and start threads: a tiny fit and its inference, before the clock starts.
+
+    A failure is kept in the result and does not end the cell: some packages do not take so little.
+    """
+    few = sp.csr_array(train[:FEW])
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            if peer.warm_up is not None:
+                peer.warm_up(few, min(K, 4), threads)
+            else:
+                watch = Watch(lambda fitted: {}, limit=TINY)
+                watch.next_look = float("inf")
+                peer.fit(few, min(K, 4), 0, threads, watch).infer(few[:5])
+    except Exception as reason:
+        return f"{type(reason).__name__}: {reason}"[:200]
+    return "done"
+
+
 def run(cell: Cell) -> tuple[dict[str, Any], np.ndarray | None]:
     """Return the result of a cell, and its components; a failure is a result with a reason."""
     result: dict[str, Any] = {"cell": asdict(cell), "key": cell.key}
@@ -79,8 +104,7 @@ def run(cell: Cell) -> tuple[dict[str, Any], np.ndarray | None]:
         peer = PEERS[cell.peer]
         result["version"] = version(peer.package)
         split = load(cell.data, cell.quick)
-        if peer.warm_up is not None:
-            peer.warm_up(split.train, cell.K)
+        result["warm_up"] = warm_up(peer, split.train, cell.K, cell.threads)
         base = measures.background(split.train)
         watch = Watch(lambda fitted: judged(split, fitted, base), cell.limit)
         fitted = peer.fit(split.train, cell.K, cell.seed, cell.threads, watch)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,18 @@ TPM = 1e6
 QUICK, QUICK_RUNS = 1.0, 5  # with a limit of a second, cNMF is only tried
 
 
-def prepared(train: sp.csr_array, ranks: list[int], seed: int, runs: int, folder: str) -> Any:
-    """Return a cNMF object with its runs combined. Genes and cells without counts are left out."""
+def prepared(
+    train: sp.csr_array,
+    ranks: list[int],
+    seed: int,
+    runs: int,
+    folder: str,
+    begin: Callable[[], None] = lambda: None,
+) -> Any:
+    """Return a cNMF object with its runs combined. Genes and cells without counts are left out.
+
+    `begin` is called when the data are in the file that cNMF reads.
+    """
     import anndata
     from cnmf import cNMF
 
@@ -33,6 +44,7 @@ def prepared(train: sp.csr_array, ranks: list[int], seed: int, runs: int, folder
     data.obs_names = [str(n) for n in some]
     path = Path(folder) / "counts.h5ad"
     data.write(path)
+    begin()
     run = cNMF(output_dir=folder, name="run")
     run.prepare(str(path), components=ranks, n_iter=runs, seed=seed + 1, num_highvar_genes=2000)
     run.factorize(worker_i=0, total_workers=1)
@@ -55,7 +67,7 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
     folder = tempfile.TemporaryDirectory()
     with quietly():
         runs = RUNS if watch.limit > QUICK else QUICK_RUNS
-        run = prepared(train, [K], seed, runs, folder.name)
+        run = prepared(train, [K], seed, runs, folder.name, watch.begin)
         run.consensus(K, density_threshold=DENSITY, show_clustering=False, build_ref=False)
         spectra = load_df_from_npz(
             run.paths["gene_spectra_tpm"] % (K, str(DENSITY).replace(".", "_"))

@@ -41,6 +41,7 @@ def peer(name: str, settings: str, **parameters: Any) -> Peer:
             return watch(record.n_sweeps, lambda: fitted(record.model, train, 0, threads))
 
         est = GammaPoissonMF(K, random_state=seed, n_jobs=threads, callbacks=[look], **parameters)
+        watch.begin()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the limit on time was reached
             est.fit(train)
@@ -53,17 +54,19 @@ def peer(name: str, settings: str, **parameters: Any) -> Peer:
         passes = float(est.history_["n_sweeps"][-1])
         return fitted(est.model_, train, passes, threads, **notes)
 
-    def warm_up(train: sp.csr_array, K: int) -> None:
-        few = train[:40]
+    def warm_up(few: sp.csr_array, K: int, threads: int) -> None:
+        """Compile: kernels for data with and without large counts are compiled apart."""
         short = parameters | {"max_iter": 3}
         if short.get("schedule") == "posterior":
             short["max_iter"] = 150  # long enough to draw
         if "n_draws" in short:
             short |= {"n_draws": 2, "n_burn_in": 2}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            est = GammaPoissonMF(min(K, 4), random_state=0, n_jobs=1, **short).fit(few)
-            fitted(est.model_, few, 0, 1).infer(few[:5])
+        for largest in (4, 400):
+            some = few.copy()
+            some.data = np.minimum(some.data, 4)
+            some.data[:1] = largest
+            est = GammaPoissonMF(K, random_state=0, n_jobs=threads, **short).fit(some)
+            fitted(est.model_, some, 0, threads).infer(some[:5])
 
     return Peer(name, "gapmf", settings, fit, warm_up)
 

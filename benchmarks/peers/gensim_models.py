@@ -32,6 +32,7 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
     from gensim.models import LdaModel
     from gensim.models.callbacks import Metric
 
+    data = corpus(train)
     names = {f: str(f) for f in range(train.shape[1])}
 
     def now(model: Any, done: int) -> Fitted:
@@ -51,15 +52,10 @@ def fit(train: sp.csr_array, K: int, seed: int, threads: int, watch: Watch) -> F
             return 0.0
 
     look = Look()
+    watch.begin()
     try:
         model = LdaModel(
-            corpus(train),
-            K,
-            id2word=names,
-            eval_every=None,
-            random_state=seed,
-            callbacks=[look],
-            **SETTINGS,
+            data, K, id2word=names, eval_every=None, random_state=seed, callbacks=[look], **SETTINGS
         )
     except _StopError:
         model = look.model

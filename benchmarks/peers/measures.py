@@ -69,13 +69,21 @@ def common_proportions(
     return theta
 
 
+def without_zeros(components: np.ndarray) -> np.ndarray:
+    """Return the components that have any feature: a peer may switch some off."""
+    return components[components.sum(axis=1) > 0]
+
+
 def npmi(counts: sp.csr_array, components: np.ndarray, n_top: int = N_TOP) -> float:
     """Return the mean NPMI coherence of the components' top features.
 
     For two features, log(p_ij / (p_i p_j)) / −log p_ij, where p is the fraction of samples that
     have the feature, or both; −1 if no sample has both. Averaged over all pairs of the `n_top`
-    largest features of a component, then over components.
+    largest features of a component, then over components. Components of zeros are left out.
     """
+    components = without_zeros(components)
+    if not components.size:
+        return -1.0
     top = np.argsort(-components, axis=1, kind="stable")[:, :n_top]
     features, place = np.unique(top, return_inverse=True)
     place = place.reshape(top.shape)
@@ -104,7 +112,11 @@ def matched_cosine(truth: np.ndarray, found: np.ndarray) -> float:
 
 
 def stability(fits: list[np.ndarray]) -> float | None:
-    """Return the mean matched cosine over all pairs of fits from different seeds."""
+    """Return the mean matched cosine over all pairs of fits from different seeds.
+
+    Components of zeros are left out.
+    """
+    fits = [without_zeros(fit) for fit in fits]
     pairs = [
         matched_cosine(*((a, b) if a.shape[0] >= b.shape[0] else (b, a)))
         for i, a in enumerate(fits)

@@ -33,16 +33,17 @@ class Peer:
     """One way to fit.
 
     `fit(train, K, seed, threads, watch)` returns a `Fitted`. It calls `watch(passes, make)` after
-    each pass, or as often as the peer can be looked at, and stops when that returns True.
-    `warm_up(train, K)` compiles, before the clock starts. `has_threads` says whether a second
-    thread can be used.
+    each pass, or as often as the peer can be looked at, and stops when that returns True. When the
+    data have the form that the package reads, and before it works, it calls `watch.begin()`.
+    Before all this, every peer fits a few samples; `warm_up(few, K, threads)` is for a peer that
+    has more to compile. `has_threads` says whether a second thread can be used.
     """
 
     name: str
     package: str
     settings: str
     fit: Callable[[sp.csr_array, int, int, int, Watch], Fitted]
-    warm_up: Callable[[sp.csr_array, int], None] | None = None
+    warm_up: Callable[[sp.csr_array, int, int], None] | None = None
     has_threads: bool = True
 
 

@@ -25,7 +25,7 @@ KEPT = (
     "N", "F", "tokens", "n_test", "cpu", "wall", "memory_mib", "passes", "stopped_by_limit",
     "n_components", "npmi", "cosine", "perplexity", "perplexity_common", "by_epsilon",
     "infer_cpu", "infer_wall", "reason", "rank", "notes", "process_wall",
-    "process_cpu",
+    "process_cpu", "version", "warm_up",
 )  # fmt: skip
 LOOKS = ("cpu", "wall", "passes", "perplexity")
 DIGITS = 6
@@ -41,15 +41,18 @@ def rounded(value: Any) -> Any:
 
 
 def row(cell: Cell, folder: Path) -> dict[str, Any] | None:
-    """Return what the page needs of a cell, or None if it was not run."""
+    """Return what the page needs of a cell, or None if it was not run, or had no data."""
     path = folder / f"{cell.key}.json"
     if not path.exists():
         return None
     result = json.loads(path.read_text(encoding="utf-8"))
+    if result.get("skipped"):
+        return None
     kept = {name: result[name] for name in KEPT if name in result}
     looks = [{name: look[name] for name in LOOKS} for look in result.get("looks", [])]
     who = {name: getattr(cell, name) for name in ("kind", "data", "K", "peer", "seed", "threads")}
-    return rounded(who | {"limit": cell.limit} | kept | ({"looks": looks} if looks else {}))
+    who["limit"] = result["cell"]["limit"]  # as it was run
+    return rounded(who | kept | ({"looks": looks} if looks else {}))
 
 
 def stabilities(cells: list[Cell], folder: Path) -> list[dict[str, Any]]:
@@ -57,7 +60,8 @@ def stabilities(cells: list[Cell], folder: Path) -> list[dict[str, Any]]:
     fits: dict[tuple[str, int, str], list[np.ndarray]] = defaultdict(list)
     for cell in cells:
         path = folder / f"{cell.key}.npz"
-        if cell.kind == "fit" and cell.threads == 1 and path.exists():
+        whole = (row(cell, folder) or {"reason": "not run"}).get("reason") is None
+        if cell.kind == "fit" and cell.threads == 1 and whole and path.exists():
             with np.load(path) as file:
                 fits[cell.data, cell.K, cell.peer].append(file["components"].astype(float))
     return [
@@ -73,12 +77,16 @@ def stabilities(cells: list[Cell], folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def versions() -> dict[str, str]:
-    """Return the version of each package, or that it is not installed."""
+def versions(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the version of each package: as it was run, else as it is here."""
+    used = defaultdict(set)
+    for found_row in rows:
+        if "version" in found_row:
+            used[PEERS[found_row["peer"]].package].add(found_row["version"])
     found = {}
     for package in sorted({peer.package for peer in PEERS.values()} | {"numpy", "scipy", "numba"}):
         try:
-            found[package] = version(package)
+            found[package] = " and ".join(sorted(used[package])) or version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
     return found | {"Python": platform.python_version()}
@@ -106,14 +114,18 @@ def main() -> None:
     args = parser.parse_args()
     cells = plan.quick() if args.quick else plan.full()
     rows = [(cell, row(cell, args.folder)) for cell in cells]
+    kept = [found for _, found in rows if found is not None]
+    who = ("kind", "data", "K", "peer", "seed", "threads")
     content = {
-        "versions": versions(),
+        "versions": versions(kept),
         "peers": {peer.name: peer.settings for peer in PEERS.values()},
+        "packages": {peer.name: peer.package for peer in PEERS.values()},
         "budget": rounded(budget(cells, [found for _, found in rows])),
         "note": args.note,
         "planned": len(cells),
         "missing": [cell.key for cell, found in rows if found is None],
-        "rows": [found for _, found in rows if found is not None],
+        "not run": [[getattr(cell, x) for x in who] for cell, found in rows if found is None],
+        "rows": kept,
         "stability": stabilities(cells, args.folder),
     }
     args.file.parent.mkdir(parents=True, exist_ok=True)

@@ -76,6 +76,13 @@ class Watch:
         self.cpu = self.wall = 0.0
         self._start()
 
+    def begin(self) -> None:
+        """Start anew: the package is imported and the data have the form that it reads."""
+        self.peak = 0.0
+        self.knows_peak = self.knows_peak and reset_peak()
+        self.base = peak_mib() if self.knows_peak else 0.0
+        self.restart()
+
     def __call__(self, passes: float, make: Callable[[], Fitted]) -> bool:
         """Look at the model if it is time; return whether to stop."""
         self.pause()

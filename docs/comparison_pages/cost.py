@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reproduction_pages.words import number, table
 
-from comparison_pages.results import QUARTER, Results, several, title
+from comparison_pages.results import NAMES, QUARTER, Results, several, title
 
 
 def costs(results: Results, data: str, K: int) -> str:
@@ -76,7 +76,11 @@ def failures(results: Results) -> str:
         if "reason" in row and who not in seen:
             seen.add(who)
             lines.append(
-                [f"{row['data']}, K = {row['K']}", row["peer"], row["reason"].replace("|", "/")]
+                [
+                    f"{NAMES.get(row['data'], row['data'])}, K = {row['K']}",
+                    row["peer"],
+                    " ".join(row["reason"].replace("|", "/").split()),
+                ]
             )
     return (
         table(["", "peer", "reason"], lines) if lines else "Every cell that was run has a result."
@@ -91,16 +95,37 @@ def not_run(results: Results) -> str:
     return (
         f"**Not complete: {len(missing)} of the {results.content['planned']} cells of the plan were not run yet.** "
         "The tables show what was run, with as many seeds as were run; a dash is a cell that was not run, or was not planned. "
-        f"{note}"
+        f"The last section lists what was not run. {note}"
     ).strip()
+
+
+def missing(results: Results) -> str:
+    """Return the cells that were not run, by setting."""
+    groups: dict[tuple[str, str, int, int], list[str]] = {}
+    for kind, data, K, peer, _, n_threads in results.content["not run"]:
+        groups.setdefault((kind, data, K, n_threads), []).append(peer)
+    lines = []
+    for (kind, data, K, n_threads), peers in groups.items():
+        name = f"numbers of components, {data}" if kind == "rank" else NAMES.get(data, data)
+        rank = f", K* = {K}" if kind == "rank" else f", K = {K}"
+        name = name.replace("nips", "NIPS") + rank + (", two threads" if n_threads > 1 else "")
+        run = {
+            row["peer"] for row in results.rows(kind=kind, data=data, K=K, threads=n_threads)
+        }  # with another seed
+        none = [peer for peer in dict.fromkeys(peers) if peer not in run]
+        said = "; ".join(none) if run else "all"
+        lines.append([name, str(len(peers)), said or "none: further seeds only"])
+    head = ["not run", "cells", "peers without any result here"]
+    return table(head, lines) if lines else "All cells of the plan were run."
 
 
 def plan_cost(results: Results) -> str:
     """Return how the plan was budgeted."""
     budget = results.content["budget"]
     return (
-        f"The {results.content['planned']} cells of the plan take {number(budget['minutes'], 2)} minutes on two idle cores: "
+        f"The {results.content['planned']} cells of the plan are estimated to take {number(budget['minutes'], 2)} minutes on two idle cores: "
         f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for cells that "
-        "were not run, from the same peer with another seed or K, or else by their limit. Start and judging are included. The runner "
+        "were not run, from the same peer with another seed or K, or else by their limit, which is the most that a fit may take. Start "
+        "and judging are included, in proportion to K. The runner "
         "runs two cells of one thread side by side, and those of two threads alone, at the end."
     )

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from math import log
 from statistics import mean
 from typing import Any
 
-from reproduction_pages.words import number, percent, table
+from reproduction_pages.words import listed, number, percent, table
 
-from comparison_pages.results import NAMES, OURS, Results, failure, several, title
+from comparison_pages.results import DEFAULT, NAMES, OURS, Results, failure, several, title
 
 TIMES = (1, 4, 16, 64)
-SLACK = 1.001  # how near a perplexity has to come to count as reached
+TIE = 0.005  # differences below this are ties
+SLACK = 1.0 + TIE  # how near a perplexity has to come to count as reached
+FROM_GAP = ("small counts", "large counts")  # drawn from the model of gapmf
+UNSMOOTHED = ("KL-NMF", "Poisson MF", "cNMF", "gapmf, default")
+
+Value = Callable[[dict[str, Any]], float | None]
 
 
 def perplexities(results: Results, column: str = "perplexity") -> str:
@@ -41,54 +50,165 @@ def _cell(results: Results, data: str, K: int, peer: str, column: str) -> str:
     return text
 
 
-def differences(results: Results) -> list[tuple[str, int, str, float]]:
+def own(row: dict[str, Any]) -> float | None:
+    """Return the perplexity with the peer's own inference."""
+    return row.get("perplexity")
+
+
+def common(row: dict[str, Any]) -> float | None:
+    """Return the perplexity with the same inference for all."""
+    return row.get("perplexity_common")
+
+
+def differences(
+    results: Results, ours: str = OURS, value: Value = own
+) -> list[tuple[str, int, str, float]]:
     """Return, for each setting, the best other package and how much higher its perplexity is."""
     found = []
-    for data, K in results.settings():
-        ours = results.values("perplexity", data=data, K=K, peer=OURS)
-        best = results.best_peer(data, K)
-        if ours and best:
-            found.append((data, K, best[0], best[1] / mean(ours) - 1.0))
+    for data, K in results.fair_settings():
+        means = {}
+        for peer in (ours, *results.others):
+            values = [value(row) for row in results.rows(data=data, K=K, peer=peer)]
+            kept = [x for x in values if x is not None]
+            if kept:
+                means[peer] = mean(kept)
+        if ours in means and len(means) > 1:
+            best = min((p for p in means if p != ours), key=means.__getitem__)
+            found.append((data, K, best, means[best] / means[ours] - 1.0))
     return found
+
+
+def verdict(gain: float) -> str:
+    """Return who is better; less than half a per cent is a tie."""
+    if abs(gain) < TIE:
+        return "tie"
+    return "better" if gain > 0 else "worse"
+
+
+def counted(found: list[tuple[str, int, str, float]]) -> str:
+    """Return how often it is better, worse, or neither."""
+    n = Counter(verdict(x[3]) for x in found)
+    return (
+        f"better than the best other package in {n['better']} of {len(found)} settings, worse in {n['worse']}, and a tie "
+        f"in {n['tie']}"
+    )
+
+
+def those(found: list[tuple[str, int, str, float]], which: str) -> str:
+    """Return the settings with a verdict, the best other package there, and the difference."""
+    return "; ".join(
+        f"{title(data, K)}: {percent(abs(gain))} ({peer})"
+        for data, K, peer, gain in found
+        if verdict(gain) == which
+    )
 
 
 def reading(results: Results) -> list[str]:
     """Return who is best where, in words: losses first."""
-    all_ = differences(results)
-    if not all_:
-        return ["No setting has both gapmf and another package yet."]
-    lost = [x for x in all_ if x[3] < 0]
-    won = [x for x in all_ if x[3] >= 0]
-    parts = [
-        f"Document completion: gapmf with the settings that the README recommends is better than the best other package "
-        f"in {len(won)} of {len(all_)} settings, and worse in {len(lost)}. These are means over the seeds that were run."
-    ]
-    most = max(len(results.values("perplexity", data=d, K=K, peer=OURS)) for d, K, *_ in all_)
+    found = differences(results)
+    if not found:
+        return ["No setting has both gapmf and two other packages yet."]
+    first = (
+        f"**Document completion.** gapmf with the settings that the README recommends is {counted(found)}. A tie is a difference "
+        "of less than 0.5 %."
+    )
+    most = max(len(results.values("perplexity", data=d, K=K, peer=OURS)) for d, K, *_ in found)
     if most == 1:
-        parts[0] += (
-            " **So far that is one seed, so a difference of a per cent or two may be chance.**"
-        )
-    if lost:
-        said = "; ".join(
-            f"{title(data, K)}: {peer} is {percent(-gain)} better" for data, K, peer, gain in lost
-        )
-        parts.append(f"**Where it loses.** {said}.")
-    if won:
-        said = "; ".join(
-            f"{title(data, K)}: {percent(gain)} ({peer})" for data, K, peer, gain in won
-        )
+        first += " **So far this is one seed, so a difference of a per cent or two may be chance.**"
+    favoured = [title(d, K) for d, K, *_ in found if d in FROM_GAP]
+    if favoured:
+        first += f" Of these settings, the data of {listed(favoured)} are drawn from gapmf's own model, which favours it."
+    parts = [first]
+    for which, said in (("worse", "Worse"), ("tie", "Ties"), ("better", "Better")):
+        if those(found, which):
+            parts.append(
+                f"**{said}**, with the difference and the best other package: {those(found, which)}."
+            )
+    default = differences(results, DEFAULT)
+    if default:
+        said = those(default, "worse")
+        worse = f" It is worse for {said}." if said else ""
         parts.append(
-            f"**Where it wins**, by how much, and the best other package: {said}. Compare these margins with the spread over "
-            "seeds in the tables: margins within it may be chance."
+            f"**The default of gapmf**, without these settings, is {counted(default)}.{worse}"
+        )
+    same = differences(results, OURS, common)
+    if same:
+        parts.append(
+            f"**With one inference for all**, which leaves the components only, gapmf for prediction is {counted(same)}."
         )
     return parts
 
 
+def epsilon(results: Results) -> str:
+    """Say what another weight ε of the background would do."""
+    parts = []
+    for e in ("0.0001", "0.01"):
+        groups: dict[bool, list[float]] = {True: [], False: []}
+        for row in results.rows():
+            if "by_epsilon" in row and row["data"] in NAMES:
+                change = row["by_epsilon"][e] / row["by_epsilon"]["0.001"] - 1.0
+                groups[row["peer"].startswith(UNSMOOTHED)].append(change)
+        if not groups[True] or not groups[False]:
+            return ""
+        spans = [f"{percent(min(x))} to {percent(max(x))}" for x in (groups[True], groups[False])]
+        other = differences(results, OURS, lambda row, e=e: row.get("by_epsilon", {}).get(e))
+        changed = sum(
+            verdict(a[3]) != verdict(b[3]) for a, b in zip(differences(results), other, strict=True)
+        )
+        parts.append(
+            f"With ε = {e} perplexities change by {spans[0]} for fits without smoothing (KL-NMF, poismf, cNMF, gapmf's default), by "
+            f"{spans[1]} for the others, and the verdict on gapmf for prediction changes in {changed} of {len(other)} settings."
+        )
+    return " ".join(parts)
+
+
+def inference_effect(results: Results) -> str:
+    """Say for whom the common inference is better and worse than the peer's own."""
+    means = {}
+    for peer in results.peers:
+        rows = [r for r in results.rows(peer=peer) if "perplexity" in r and r["data"] in NAMES]
+        if rows:
+            means[peer] = mean(r["perplexity_common"] / r["perplexity"] - 1.0 for r in rows)
+    if len(means) < 2:
+        return ""
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    return (
+        "Against the peer's own inference the perplexity changes, on average over the fits, by "
+        f"{percent(means[low])} for {low} and by {percent(means[high])} for {high}; all others are between."
+    )
+
+
 def at_time(row: dict[str, Any], seconds: float) -> float | None:
-    """Return the perplexity of the last look within so many CPU seconds."""
+    """Return the perplexity after so many CPU seconds.
+
+    Linear in log time between the looks before and after; none before the first look, and that of
+    the end after the end.
+    """
     seen = [*row.get("looks", []), row]
-    within = [x["perplexity"] for x in seen if x["cpu"] <= 1.05 * seconds]
-    return within[-1] if within else None
+    if seconds < seen[0]["cpu"]:
+        return None
+    for a, b in pairwise(seen):
+        if a["cpu"] <= seconds < b["cpu"]:
+            part = log(seconds / a["cpu"]) / log(b["cpu"] / a["cpu"])
+            return float(a["perplexity"] + part * (b["perplexity"] - a["perplexity"]))
+    return float(row["perplexity"])
+
+
+def worse_again(results: Results) -> str:
+    """Say which fits were better on the way than at their end."""
+    found = []
+    for data, K in results.settings():
+        for row in results.rows(data=data, K=K, seed=0):
+            seen = [look["perplexity"] for look in row.get("looks", [])]
+            if seen and "perplexity" in row and row["perplexity"] > SLACK * min(seen):
+                pair = f"{number(min(seen), 4)}, then {number(row['perplexity'], 4)}"
+                found.append(f"{row['peer']}, {title(data, K)} ({pair})")
+    if not found:
+        return ""
+    return (
+        f"Some fits are better on the way than at their end, by more than 0.5 %: {'; '.join(found)}. The tables and sentences "
+        "above take the end, since no fit here is stopped by held-out data."
+    )
 
 
 def equal_time(results: Results, data: str, K: int) -> str:
@@ -115,7 +235,7 @@ def time_to(row: dict[str, Any], goal: float) -> float | None:
 def races(results: Results) -> list[dict[str, Any]]:
     """Return the time to the quality of the best other package, ours and that of the fastest peer."""
     found = []
-    for data, K in results.settings():
+    for data, K in results.fair_settings():
         first = {
             row["peer"]: row for row in results.rows(data=data, K=K, seed=0) if "perplexity" in row
         }

@@ -4,60 +4,150 @@ from __future__ import annotations
 
 from statistics import mean
 
-from reproduction_pages.words import listed, number, percent
+from reproduction_pages.words import listed, number
 
+from comparison_pages import quality
 from comparison_pages.quality import rank_counts
 from comparison_pages.results import OURS, Results, title
 
+NEAR = 1.1  # times as long is about as long
 HIGHER = {"npmi": "coherence", "cosine": "recovery of the true components"}
 
 
 def common(results: Results) -> str:
     """Say who has the better components when the inference is the same."""
-    lost, n = [], 0
-    for data, K in results.settings():
-        ours = results.values("perplexity_common", data=data, K=K, peer=OURS)
-        others = {
-            peer: mean(found)
-            for peer in results.others
-            if (found := results.values("perplexity_common", data=data, K=K, peer=peer))
-        }
-        if not ours or not others:
-            continue
-        n += 1
-        best = min(others, key=others.__getitem__)
-        if others[best] < mean(ours):
-            gain = percent(1.0 - others[best] / mean(ours))
-            lost.append(f"{title(data, K)} ({best}, by {gain})")
-    said = f" Not for {listed(lost)}." if lost else ""
-    return f"So judged, gapmf's components predict best in {n - len(lost)} of {n} settings.{said}"
+    found = quality.differences(results, OURS, quality.common)
+    if not found:
+        return ""
+    parts = [f"So judged, gapmf for prediction is {quality.counted(found)}."]
+    for which, said in (("worse", "Worse"), ("tie", "Ties"), ("better", "Better")):
+        if quality.those(found, which):
+            parts.append(f"{said}: {quality.those(found, which)}.")
+    return " ".join([*parts, quality.inference_effect(results)]).strip()
 
 
 def higher(results: Results) -> list[str]:
-    """Say who is best by measures of which higher is better, and where gapmf is not."""
+    """Say who is best by measures of which higher is better, and where gapmf is not.
+
+    The best form of gapmf stands for it; values that are printed alike are ties.
+    """
     parts = []
     for column, name in HIGHER.items():
-        lost, n = [], 0
-        for data, K in results.settings():
+        lost, tied, n = [], [], 0
+        for data, K in results.fair_settings():
             means = {
                 peer: mean(found)
                 for peer in results.peers
                 if not peer.startswith("HDP")
                 and (found := results.values(column, data=data, K=K, peer=peer))
             }
-            if OURS not in means or len(means) < 2:
+            ours = {peer: x for peer, x in means.items() if peer.startswith("gapmf")}
+            others = {peer: x for peer, x in means.items() if peer not in ours}
+            if not ours or not others:
                 continue
             n += 1
-            best = max(means, key=means.__getitem__)
-            if not best.startswith("gapmf"):
-                pair = f"{number(means[best], 3)} against {number(means[OURS], 3)}"
+            own, best = (max(x, key=x.__getitem__) for x in (ours, others))
+            if number(ours[own], 3) == number(others[best], 3):
+                tied.append(f"{title(data, K)} ({best}, {number(others[best], 3)})")
+            elif others[best] > ours[own]:
+                pair = f"{number(others[best], 3)} against {number(ours[own], 3)} of {own}"
                 lost.append(f"{title(data, K)} ({best}, {pair})")
         if n:
             said = f" Others are better for {listed(lost)}." if lost else ""
+            said += f" Ties at three digits: {listed(tied)}." if tied else ""
             parts.append(
-                f"gapmf, in one of its forms, has the best {name} in {n - len(lost)} of {n} settings.{said}"
+                f"gapmf, in the better one of its forms, has the best {name} alone in {n - len(lost) - len(tied)} of {n} "
+                f"settings.{said}"
             )
     return parts
+
+
+def speed(results: Results) -> list[str]:
+    """Say how long gapmf takes to be as good as the best other package, a whole fit, and inference."""
+    return [part for part in (_races(results), _whole_fits(results), _inference(results)) if part]
+
+
+def _races(results: Results) -> str:
+    races = quality.races(results)
+    if not races:
+        return ""
+    never = [title(r["data"], r["K"]) for r in races if r["ours"] is None]
+    faster, slower, alike = [], [], []
+    for r in races:
+        if r["ours"] is not None:
+            ratio = r["seconds"] / r["ours"]
+            if 1 / NEAR <= ratio <= NEAR:
+                alike.append(title(r["data"], r["K"]))
+            elif ratio > 1:
+                faster.append(f"{title(r['data'], r['K'])} ({number(ratio, 2)} times)")
+            else:
+                slower.append(f"{title(r['data'], r['K'])} ({number(1 / ratio, 2)} times)")
+    said = [
+        f"**Time to quality** (seed 0). gapmf for prediction comes within 0.5 % of the best other package in "
+        f"{len(races) - len(never)} of {len(races)} settings."
+    ]
+    if never:
+        said.append(f"Never for {listed(never)}.")
+    if slower:
+        said.append(f"It is slower than the fastest package that gets there for {listed(slower)}.")
+    if alike:
+        said.append(f"It takes about as long as that for {listed(alike)}.")
+    if faster:
+        said.append(
+            f"It is faster than the fastest other package that gets there for {listed(faster)}."
+        )
+    said.append(
+        "These ratios are known to a factor of two. The goal is the best package's own final value, so that package needs "
+        "nearly its whole run by construction."
+    )
+    return " ".join(said)
+
+
+def _by_size(ratios: dict[str, tuple[float, str]]) -> str:
+    """Say where a ratio is above, near and below one."""
+    more, alike, less = [], [], []
+    for setting, (ratio, peer) in ratios.items():
+        text = f"{setting} ({number(ratio, 2)} times that of {peer})"
+        (more if ratio > NEAR else less if ratio < 1 / NEAR else alike).append(text)
+    said = [
+        f"It takes {words} for {listed(some)}."
+        for words, some in (("more", more), ("about as much", alike), ("less", less))
+        if some
+    ]
+    return " ".join(said)
+
+
+def _whole_fits(results: Results) -> str:
+    ratios = {}
+    for data, K in results.fair_settings():
+        best = results.best_peer(data, K)
+        ours = results.values("cpu", data=data, K=K, peer=OURS)
+        if best and ours:
+            theirs = mean(results.values("cpu", data=data, K=K, peer=best[0]))
+            ratios[title(data, K)] = mean(ours) / theirs, best[0]
+    if not ratios:
+        return ""
+    return f"**CPU time of a whole fit**, beside that of the best other package. {_by_size(ratios)}"
+
+
+def _inference(results: Results) -> str:
+    ratios = {}
+    for data, K in results.fair_settings():
+        ours = results.values("infer_cpu", data=data, K=K, peer=OURS)
+        others = {
+            peer: mean(found)
+            for peer in results.others
+            if (found := results.values("infer_cpu", data=data, K=K, peer=peer))
+        }
+        if ours and others:
+            best = min(others, key=others.__getitem__)
+            ratios[title(data, K)] = mean(ours) / others[best], best
+    if not ratios:
+        return ""
+    return (
+        "**New samples.** The CPU time of inference beside that of the fastest other package, whatever its quality. "
+        + _by_size(ratios)
+    )
 
 
 def ranks(results: Results) -> str:

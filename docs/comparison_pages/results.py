@@ -64,6 +64,33 @@ class Results:
         order = list(NAMES)
         return sorted(seen, key=lambda x: (order.index(x[0]), x[1]))
 
+    def fair_settings(self) -> list[tuple[str, int]]:
+        """Return the (data, K) that sentences compare.
+
+        They have gapmf as it is recommended, at least two other packages, and no peer that is
+        planned there but was not run: the best one may be among those.
+        """
+        packages = self.content["packages"]
+        lacking = {
+            (data, K)
+            for kind, data, K, _, seed, threads in self.content["not run"]
+            if (kind, seed, threads) == ("fit", 0, 1)
+        }
+        return [
+            (data, K)
+            for data, K in self.settings()
+            if (data, K) not in lacking
+            and self.values("perplexity", data=data, K=K, peer=OURS)
+            and len(
+                {
+                    packages[peer]
+                    for peer in self.others
+                    if self.values("perplexity", data=data, K=K, peer=peer)
+                }
+            )
+            >= 2
+        ]
+
     def best_peer(self, data: str, K: int) -> tuple[str, float] | None:
         """Return the other package with the lowest mean perplexity, and that perplexity."""
         means = {

@@ -58,6 +58,14 @@ def test_features_that_all_samples_have_are_not_coherent():
     assert measures.npmi(_counts([1, 1], [2, 1]), np.array([[0.5, 0.5]]), 2) == 0.0
 
 
+def test_components_of_zeros_are_left_out():
+    counts = _counts([1, 2, 0], [5, 1, 0], [0, 0, 1])
+    phi = np.array([[0.6, 0.4, 0.0], [0.0, 0.0, 0.0]])
+    assert measures.npmi(counts, phi, 2) == measures.npmi(counts, phi[:1], 2)
+    assert measures.npmi(counts, phi[1:], 2) == -1.0
+    assert measures.stability([phi, phi]) == pytest.approx(1.0)
+
+
 def test_matched_cosine():
     truth = np.eye(3)
     assert measures.matched_cosine(truth, truth[[2, 0, 1]]) == pytest.approx(1.0)

@@ -1,8 +1,12 @@
 """Cells, the clock, resuming, and peers that need no further package."""
 
 import json
+import signal
 import subprocess
+import sys
+import time
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -187,25 +191,134 @@ def test_plans_have_each_cell_once_and_all_peers():
     assert ranks == {10, 20, 50, 200}
 
 
+POPEN = subprocess.Popen
+
+
+def _child(monkeypatch, code):
+    """Let cells be processes that run this code."""
+
+    def popen(command, **options):
+        return POPEN([sys.executable, "-c", code, *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+
+
 def test_a_cell_that_takes_too_long_or_crashes_has_a_reason(tmp_path, monkeypatch):
-    cell = Cell("digits", 3, "gapmf, default", limit=1.0)
+    cell = Cell("digits", 3, "gapmf, default", limit=0.1)
     path = tmp_path / f"{cell.key}.json"
-
-    def too_long(*args, timeout, **options):
-        raise subprocess.TimeoutExpired("cell", timeout)
-
-    monkeypatch.setattr(subprocess, "run", too_long)
+    monkeypatch.setattr(runner, "GRACE", 0.2)
+    _child(monkeypatch, "import time; time.sleep(60)")
     assert "not finished after" in runner.run_cell(cell, tmp_path)
     assert json.loads(path.read_text(encoding="utf-8"))["reason"].startswith("not finished")
     path.unlink()
-
-    def crashed(*args, **options):
-        return subprocess.CompletedProcess("cell", -9, "", "Traceback\nMemoryError")
-
-    monkeypatch.setattr(subprocess, "run", crashed)
+    monkeypatch.setattr(runner, "GRACE", 30)
+    _child(monkeypatch, "raise MemoryError")
     runner.run_cell(cell, tmp_path)
     reason = json.loads(path.read_text(encoding="utf-8"))["reason"]
-    assert reason == "the process ended with code -9: MemoryError"
+    assert reason == "the process ended with code 1: MemoryError"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_ends_cells_and_leaves_no_result(tmp_path, name):
+    """A real runner with a real cell, which has a child of its own."""
+    marker = tmp_path / "pids"
+    cell = (
+        "import os, subprocess, sys, time; "
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+        f"open({str(marker)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}\\n'); time.sleep(60)"
+    )
+    code = f"""
+import signal, subprocess, sys
+from pathlib import Path
+from peers import runner
+from peers.cell import Cell
+real = subprocess.Popen
+subprocess.Popen = lambda command, **options: real([sys.executable, "-c", {cell!r}], **options)
+signal.signal(signal.SIGTERM, runner.interrupt)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runner.run([Cell("digits", K, "gapmf, default") for K in (2, 3)], Path({str(tmp_path)!r}), 1)
+"""
+    running = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=runner.environment(1),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        end = time.monotonic() + 60
+        while not (marker.exists() and marker.read_text().endswith("\n")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        pids = [int(pid) for pid in marker.read_text().split()]
+        running.send_signal(getattr(signal, name))
+        assert running.wait(timeout=30) != 0
+    finally:
+        running.kill()
+    assert not list(tmp_path.glob("*.json"))
+    end = time.monotonic() + 10
+    while any(_lives(pid) for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _lives(pid):
+    """Return whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_rows_keep_the_limit_and_version_they_were_run_with(tmp_path):
+    from peers import summary
+
+    cell = Cell("digits", 3, "gapmf, default", limit=30.0)
+    path = tmp_path / f"{cell.key}.json"
+    run = {"cell": asdict(cell) | {"limit": 7.0}, "version": "0.1.9", "perplexity": 3.0}
+    path.write_text(json.dumps(run), encoding="utf-8")
+    row = summary.row(cell, tmp_path)
+    assert (row["limit"], row["version"]) == (7.0, "0.1.9")
+    assert summary.versions([row])["gapmf"] == "0.1.9"
+    path.write_text(json.dumps(run | {"reason": "no data", "skipped": True}), encoding="utf-8")
+    assert summary.row(cell, tmp_path) is None
+
+
+def test_stability_is_of_finished_fits_only(tmp_path):
+    from peers import summary
+
+    planned = [Cell("digits", 2, "gapmf, default", seed) for seed in range(3)]
+    for cell in planned:
+        np.savez(tmp_path / f"{cell.key}.npz", components=np.eye(2))
+    for cell, more in zip(planned, ({}, {}, {"reason": "failed later"}), strict=True):
+        result = {"cell": asdict(cell)} | more
+        (tmp_path / f"{cell.key}.json").write_text(json.dumps(result), encoding="utf-8")
+    (found,) = summary.stabilities(planned, tmp_path)
+    assert found["seeds"] == 2
+    (tmp_path / f"{planned[0].key}.json").unlink()
+    assert not summary.stabilities(planned, tmp_path)
+
+
+def test_the_clock_starts_when_the_data_are_ready(few, monkeypatch):
+    """Every peer says when its data have the form that it reads, and is warmed up before."""
+    now = [0.0]
+    monkeypatch.setattr(clock, "cpu_seconds", lambda: now[0])
+    watch = Watch(lambda fitted: {}, 60.0)
+    now[0] = 5.0
+    watch.begin()
+    now[0] = 6.0
+    watch.pause()
+    assert watch.cpu == 1.0
+    began = []
+    monkeypatch.setattr(Watch, "begin", lambda self: began.append(1))
+    for fit in (sklearn_models.fit_batch, sklearn_models.fit_nmf):
+        fit(few, 2, 0, 1, Watch(lambda fitted: {}, 0.0))
+    assert len(began) == 2
+
+
+def test_warm_up_failures_are_told(few):
+    assert cells.warm_up(Peer("flat", "gapmf", "", _uniform), few, 3, 1) == "done"
+    bad = cells.warm_up(Peer("bad", "gapmf", "", _broken), few, 3, 1)
+    assert bad == "RuntimeError: no convergence"
 
 
 def test_the_budget_takes_the_nearest_measurement():
@@ -215,6 +328,7 @@ def test_the_budget_takes_the_nearest_measurement():
     rows = [{"cpu": 8.0, "process_cpu": 12.0}, *[None] * 5]
     found = budget(cells_, rows)
     alone = 12.0 / 60  # two threads, as the same cell with one
-    one = 12.0 + 12.0 + 2 * 24.0 + (50.0 + OVERHEAD)  # another seed; twice K; its limit
+    twice = 16.0 + OVERHEAD  # the fit in proportion to K
+    one = 12.0 + 12.0 + 2 * twice + (50.0 + OVERHEAD)  # another seed; twice K; its limit
     assert found["measured"] == 12.0
     assert found["minutes"] == pytest.approx(one / 2 / 60 + alone)
