@@ -354,3 +354,10 @@ def test_public_names_and_methods_have_docstrings_with_examples():
             ours = (getattr(function, "__module__", None) or "").startswith("gapmf")
             if ours and not method.startswith("_"):
                 assert ">>>" in inspect.getdoc(function), f"{name}.{method}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_of_a_page_is_a_comment(page):
+    """A line that begins with a per cent sign is not on the site."""
+    lines = (PROJECT / page).read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if line.startswith("%")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import textwrap
 from pathlib import Path
 from statistics import median
@@ -149,6 +150,8 @@ def wrapped(text: str) -> str:
     if text.startswith(("|", "!", "#", "`")):
         return text
     indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(
+    lines = textwrap.fill(
         text, 125, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
     )
+    # A line that begins with % would be a comment: its number goes with it.
+    return re.sub(r" (\S+)\n(%)", r"\n\1 \2", lines)
