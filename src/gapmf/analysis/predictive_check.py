@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from gapmf.analysis.pictures import COLOUR, FLAGGED, INK, QUIET, check_axes, tidy
 from gapmf.analysis.replicates import (
+    CountDraws,
     Spread,
     draw_activations,
-    draw_counts,
+    expected_feature_moments,
     feature_moments,
     statistics_of,
     two_sided_p,
@@ -89,7 +90,7 @@ class PredictiveCheck:
         Mean and variance of each feature in the data (over the samples whose counts are
         compared); nan for features that the model does not have.
     expected_moments : ndarray of shape (2, n_features)
-        The same, averaged over the replicates.
+        What the model expects of them.
     residuals : ndarray of shape (n_features,)
         The part of each feature in the observed "residual".
     largest_at : tuple of int
@@ -327,15 +328,15 @@ def check_model_fit(
     W, data = model.W[columns], sp.csr_array(counts[subset.rows][:, columns])
     n, m = data.shape[0], subset.n_entries
     entries, totals = data[:m], np.asarray(data.sum(axis=1), dtype=float)
-    norms = W.sum(axis=0)
+    draws = CountDraws(W)
     exposed = np.ones((n, 1)) if exposure is None else exposure[subset.rows][:, None]
 
-    def draw(r: int) -> tuple[Array, Array, Array]:
+    def draw(r: int) -> tuple[Array, Array]:
         rng = np.random.default_rng([seed, r])
         h = draw_activations(model, n, rng) * exposed
-        drawn = draw_counts(h[:m], W, rng)
-        sums = np.concatenate([drawn.sum(axis=1), rng.poisson(h[m:] @ norms)]).astype(float)
-        return statistics_of(drawn, sums), np.sort(sums), feature_moments(drawn)
+        drawn = draws.draw(h[:m], rng)
+        sums = np.concatenate([drawn.sum(axis=1), rng.poisson(h[m:] @ draws.norms)]).astype(float)
+        return statistics_of(drawn, sums), np.sort(sums)
 
     found = for_each(draw, range(n_replicates), n_jobs, progress)
     replicates = np.full((n_replicates, len(STATISTICS)), np.nan)
@@ -349,7 +350,7 @@ def check_model_fit(
 
     def redraw(r: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, n_replicates + r])
-        return spread.of(entries, H[r]), spread.of(draw_counts(H[r], W, rng), H[r])
+        return spread.of(entries, H[r]), spread.of(draws.draw(H[r], rng), H[r])
 
     pairs = np.array(for_each(redraw, range(n_draws), n_jobs, None))
     replicates[:n_draws, -1], observed[-1] = pairs[:, 1], pairs[:, 0].mean()
@@ -358,9 +359,9 @@ def check_model_fit(
     F = model.n_features
     moments, expected, residuals = np.full((2, F), np.nan), np.full((2, F), np.nan), np.zeros(F)
     moments[:, columns] = feature_moments(entries)
-    expected[:, columns] = sum(one[2] for one in found) / n_replicates
+    expected[:, columns] = expected_feature_moments(model, W, exposed[:m, 0])
     some = H[:: max(n_draws // 8, 1)]  # the mean needs no more
-    residuals[columns] = np.mean([spread.per_feature(entries, h) for h in some], axis=0)
+    residuals[columns] = spread.per_feature(entries, some)
     largest_at = (0, 0)
     if entries.nnz:
         at = int(entries.data.argmax())

@@ -18,36 +18,41 @@ def draw_activations(model: GaP, n_samples: int, rng: np.random.Generator) -> Ar
     return rng.gamma(model.alpha, 1.0 / model.beta, (n_samples, model.n_components))
 
 
-def draw_counts(rates: Array, W: Array, rng: np.random.Generator) -> sp.csr_array:
-    """Draw v_n ~ Poisson(W h_n) given h (N, K), or given h times exposures.
+class CountDraws:
+    """Draws v_n ~ Poisson(W h_n). What depends on W alone is computed once, for many draws."""
 
-    If there are fewer tokens than entries, the tokens of each component are drawn, so that time
-    and memory grow with the counts and not with N × F.
-    """
-    N, F = rates.shape[0], W.shape[0]
-    sizes = rates * W.sum(axis=0)
-    if sizes.sum() > 0.25 * N * F:
-        return sp.csr_array(rng.poisson(rates @ W.T))
-    L = rng.poisson(sizes)
-    places = []
-    for k in np.flatnonzero(L.any(axis=0)):
-        features = _draw_features(W[:, k], int(L[:, k].sum()), rng)
-        places.append(np.repeat(np.arange(N), L[:, k]) * F + features)
-    tokens = np.sort(np.concatenate(places)) if places else np.empty(0, dtype=np.int64)
-    first = np.flatnonzero(np.diff(tokens, prepend=-1))
-    found, counts = tokens[first], np.diff(first, append=tokens.size)
-    indptr = np.searchsorted(found, np.arange(N + 1) * F)
-    return sp.csr_array((counts, found % F, indptr), shape=(N, F))
+    def __init__(self, W: Array) -> None:
+        self.W, self.norms = W, W.sum(axis=0)
+        self._cumulative = np.cumsum(np.ascontiguousarray(W.T), axis=1)  # (K, F)
+        self._last = [int(np.flatnonzero(w)[-1]) if w.any() else 0 for w in W.T]
 
+    def draw(self, rates: Array, rng: np.random.Generator) -> sp.csr_array:
+        """Draw counts given h (N, K), or given h times exposures.
 
-def _draw_features(weights: Array, n_tokens: int, rng: np.random.Generator) -> Index:
-    """Draw so many independent features, in proportion to their weights."""
-    some = np.flatnonzero(weights)
-    ends = np.cumsum(weights[some])
-    u = np.sort(rng.random(n_tokens)) * ends[-1]  # sorted ones are found in a fifth of the time
-    place = np.searchsorted(ends, u, side="right")
-    features: Index = some[np.minimum(place, some.size - 1)]  # rounding may lead beyond
-    return rng.permutation(features)
+        If there are fewer tokens than entries, the tokens of each component are drawn, so that time
+        and memory grow with the counts and not with N × F.
+        """
+        N, F = rates.shape[0], self.W.shape[0]
+        sizes = rates * self.norms
+        if sizes.sum() > 0.25 * N * F:
+            return sp.csr_array(rng.poisson(rates @ self.W.T))
+        L = rng.poisson(sizes)
+        places = []
+        for k in np.flatnonzero(L.any(axis=0)):
+            features = self._features(int(k), int(L[:, k].sum()), rng)
+            places.append(np.repeat(np.arange(N), L[:, k]) * F + features)
+        tokens = np.sort(np.concatenate(places)) if places else np.empty(0, dtype=np.int64)
+        first = np.flatnonzero(np.diff(tokens, prepend=-1))
+        found, counts = tokens[first], np.diff(first, append=tokens.size)
+        indptr = np.searchsorted(found, np.arange(N + 1) * F)
+        return sp.csr_array((counts, found % F, indptr), shape=(N, F))
+
+    def _features(self, k: int, n_tokens: int, rng: np.random.Generator) -> Index:
+        """Draw the features of so many tokens of component k."""
+        ends = self._cumulative[k]
+        u = np.sort(rng.random(n_tokens)) * ends[-1]  # sorted ones are found in a fifth of the time
+        places = np.searchsorted(ends, u, side="right")  # never where the weight is 0
+        return rng.permutation(np.minimum(places, self._last[k]))  # rounding may lead beyond
 
 
 def statistics_of(counts: sp.csr_array, totals: Array) -> Array:
@@ -87,6 +92,18 @@ def feature_moments(counts: sp.csr_array) -> Array:
     return np.array([mean, np.bincount(counts.indices, x * x, F) / N - mean**2])
 
 
+def expected_feature_moments(model: GaP, W: Array, exposure: Array) -> Array:
+    """Return the expectation of `feature_moments` for data of a model, (2, F).
+
+    A count of feature f has mean s μ_f and variance s μ_f + s² σ²_f at exposure s, where
+    μ_f = Σ_k w_fk α_k/β_k and σ²_f = Σ_k w_fk² α_k/β_k². W may be a part of the model's rows.
+    """
+    mean, spread = W @ (model.alpha / model.beta), W**2 @ (model.alpha / model.beta**2)
+    first, second = float(exposure.mean()), float(np.square(exposure).mean())
+    own = (1.0 - 1.0 / exposure.size) * (first * mean + second * spread)
+    return np.array([first * mean, own + (second - first**2) * mean**2])
+
+
 def two_sided_p(observed: Array, replicates: Array) -> Array:
     """Return twice the smaller tail, (1 + #) / (1 + R), at most 1, for each statistic."""
     R = replicates.shape[0]
@@ -113,10 +130,15 @@ class Spread:
         entries = self._entries(counts, h) * self.weights[counts.indices]
         return 1.0 + float(entries.sum()) / squares if squares > 0.0 else 0.0
 
-    def per_feature(self, counts: sp.csr_array, h: Array) -> Array:
-        """Return the part of each feature, (F,); they sum to the whole."""
-        squares = ((self.W @ (h.T @ h)) * self.W).sum(axis=1)
-        entries = np.bincount(counts.indices, self._entries(counts, h), self.W.shape[0])
+    def per_feature(self, counts: sp.csr_array, H: Array) -> Array:
+        """Return the part of each feature, (F,), over draws of activations H (S, N, K).
+
+        Numerator and denominator are averaged over the draws; the parts sum to the whole.
+        """
+        gram = np.mean([h.T @ h for h in H], axis=0)
+        squares = ((self.W @ gram) * self.W).sum(axis=1)
+        weights = np.mean([self._entries(counts, h) for h in H], axis=0)
+        entries = np.bincount(counts.indices, weights, self.W.shape[0])
         return np.asarray(self.weights * (entries + squares) / (self.weights @ squares))
 
     def _entries(self, counts: sp.csr_array, h: Array) -> Array:
