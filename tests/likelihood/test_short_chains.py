@@ -134,6 +134,19 @@ def test_what_surprises_change_is_subtracted():
     assert np.median(error) < 0.15
 
 
+@pytest.mark.parametrize("n_sweeps", [12, 16, 24])
+def test_chains_may_end_in_the_middle_of_a_round(n_sweeps):
+    """The stated error covers the true one in nine of ten samples, and is not far above it."""
+    model = a_model(3, 20, 4)
+    X = model.sample(300, random_state=5)
+    found = sizes_of(X, model, precision=0.0, max_sweeps=n_sweeps)
+    assert (found.n_sweeps == n_sweeps).all()
+    np.testing.assert_allclose(found.mean.sum(axis=1), X.sum(axis=1))
+    ratio = relative_error(found, X, model) / np.maximum(found.error, 1e-3)
+    assert (ratio <= 1.0).mean() > 0.9
+    assert np.median(ratio) > 0.05
+
+
 EDGES = {
     "counts of 10⁵": ([[100_000, 40_000]], GaP([[3.0, 0.5], [1.0, 2.0]])),
     "α = 0.01": ([[6, 1, 0], [0, 2, 9]], a_model(2, 3, 1, alpha=0.01)),

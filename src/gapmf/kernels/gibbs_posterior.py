@@ -5,7 +5,9 @@ if every component had one token: draws from the prior would be further apart, b
 of them are next to nothing, and chains take long to come back from there. A sweep adds E[L | h],
 which has less variance than the draw of L. Rounds double in length until the chains agree: the
 error is that between the means of the chains, or that between the last two rounds, if that is
-larger. The mean is over the last two rounds, that is, without the first quarter of all sweeps.
+larger. The mean is over the last two rounds, that is, without the first quarter of all sweeps. The
+chains may also end in the middle of a round, which then has half its length: the mean is without
+the first third.
 
 Chains mix slowly where components overlap, and most of that error is known. With g = (S + β) h the
 surprise g - α - E[L | h] has mean zero, since E[g | L] = α + L. A surprise u of one sweep moves the
@@ -41,7 +43,7 @@ from gapmf.kernels.large_counts import weigh
 N_CHAINS = 4
 FIRST_ROUND = 2  # sweeps of each chain; the second round has as many, then they double
 LEAST_SWEEPS = 8  # after which the error is measured for the first time
-SAFETY = 2.0  # standard errors: one that comes from four chains is often too small
+SAFETY = 2.2  # standard errors: one that comes from four chains is often too small
 DOUBT = 0.25  # of the error without correction: a common one of all chains is hardly seen
 N_TERMS = 16  # sweeps whose expected change by a surprise is subtracted
 LEAST_SIZE = 1.0  # tokens of a component whose surprises are followed
@@ -313,8 +315,8 @@ def posterior_sizes(
             lanes.feature, lanes.start[n], n_lanes, weights.rows, workspace.h.size, stride,
             workspace.tile,
         )  # fmt: skip
-        done = 0
-        length, earlier = FIRST_ROUND, 0
+        done = begun = 0  # all sweeps, and those before this round
+        length, earlier, step = FIRST_ROUND, 0, FIRST_ROUND
         keep = found.draws.shape[1]
         error = plain_error = math.inf
         settled = ended = False
@@ -323,13 +325,14 @@ def posterior_sizes(
                 plan = EStepPlan(keys[n], c, -n, 0, 0, True)
                 own = chains.sizes[c]
                 for k in range(K):
-                    chains.earlier[c, k] = chains.sums[c, k]
-                    chains.sums[c, k] = 0.0
-                    chains.earlier_drawn[c, k] = chains.drawn[c, k]
-                    chains.drawn[c, k] = 0.0
+                    if done == begun:
+                        chains.earlier[c, k] = chains.sums[c, k]
+                        chains.sums[c, k] = 0.0
+                        chains.earlier_drawn[c, k] = chains.drawn[c, k]
+                        chains.drawn[c, k] = 0.0
                     if done == 0:
                         own[k] = 1
-                for t in range(done, done + length):
+                for t in range(done, done + step):
                     draw_activations(
                         n, t, own, weights.alpha, plan, workspace.own_words, workspace.g,
                         workspace.log_g,
@@ -352,15 +355,16 @@ def posterior_sizes(
                         )
             if ended:
                 break
-            done += length
+            done += step
             if done >= LEAST_SWEEPS:
                 error, plain_error = measure(
-                    n, length, earlier, rate, factors, lanes, large, weights, stride, workspace,
-                    chains,
+                    n, done - begun, earlier, rate, factors, lanes, large, weights, stride,
+                    workspace, chains,
                 )  # fmt: skip
-            earlier = length
-            length = done
-            last_round = done + length > most
+            if done == begun + length:
+                begun, earlier, length = done, length, done
+                step = length // 2 if length >= LEAST_SWEEPS else length
+            last_round = done + step > most
             if not settled and (error <= precision or last_round):
                 settled = True
                 for k in range(K):
@@ -372,4 +376,4 @@ def posterior_sizes(
                     break
                 # Draws come from the chains as they are: these must have arrived.
                 ended = plain_error <= precision or last_round
-                length = keep if ended else length
+                step = keep if ended else step

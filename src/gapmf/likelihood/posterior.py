@@ -42,7 +42,7 @@ MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
 MAX_DRAWS = 1024  # per sample, that can be asked for
 QUANTILE_DRAWS = 512  # that quantiles and deviations come from, if no more are asked for
 # Sweeps of a chain, at most: so many over the square of the precision, within limits.
-SWEEPS_AT_ONE, MAX_SWEEPS = 1.3, (64, 4096)
+SWEEPS_AT_ONE, MAX_SWEEPS = 1.0, (64, 4096)
 FAR_OFF = 0.3  # of the exact means: draws whose means are further off are not reliable
 _MAX_HELD = 1 << 25  # numbers of draws that are held at once
 
@@ -78,7 +78,7 @@ class Posterior:
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
         Error of the vector of a sample's means relative to its length, as measured from its
-        chains: two standard errors, or one if `careful`; 0 where exact.
+        chains: 2.2 standard errors, or one if `careful`; 0 where exact.
     reliable : ndarray of bool of shape (n_samples,)
         False where the chains still disagree by more than `precision` after all sweeps (2 % if
         `careful`), where a very small α may have kept all of them in one mode, and where the
