@@ -43,7 +43,7 @@ def names(X, tmp_path, monkeypatch):
 
 def test_only_what_a_setting_changes_is_computed_again(names):
     first = names(SMALL)
-    assert len(first) == 2 * 2 + 3 * 2 + 2 * 2 + 3  # blocks of five runs, and their likelihoods
+    assert len(first) == 2 * 2 + 4 * 2 + 2 * 2 + 4  # blocks of six runs, and their likelihoods
     assert names(SMALL) == []
     judged = [name for name in first if "likelihood" in name]
     assert names(replace(SMALL, n_particles=32)) == judged
@@ -61,6 +61,7 @@ def test_components_of_runs_are_compared_two_by_two(X, tmp_path, monkeypatch):
         ("mcem-ch", "mcem-c", 0, 0): 4,
         ("mcem-ch", "mcem-c", 1, 1): 2,
         ("mcem-ch", "mcem-h", 0, 0): 1,  # the milestone that both runs have
+        ("mcem-ch", "mcem-h", 1, 1): 2,
         ("mcem-c", "mcem-c", 0, 1): 1,
     }
     assert all(0.0 < row["overlap"][0] <= 1.0 + 1e-12 for row in found.values())
