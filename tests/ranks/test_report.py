@@ -93,7 +93,7 @@ def test_the_printed_report_explains_its_words(reports):
         assert rule in words
         assert re.search(r"one more component: r = [\d.]+ ± [\d.]+ at feature \d+\.", words)
         assert "grows by the factor r" in words
-        assert "the largest of 30 features, no more than chance gives" in words
+        assert "the largest (r − 1)/error of 30 features: no more than chance gives" in words
         assert max(map(len, str(report).splitlines())) <= 100
         assert repr(report) == "RankReport(rank=3, n_components=4)"
 

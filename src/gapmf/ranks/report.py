@@ -169,8 +169,8 @@ class RankReport:
             f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, "
             f"small and cheap ones first, while {rule}.{anew}",
             f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
-            f"tiny component grows by the factor r where r > 1. This is the largest of "
-            f"{self.r.size:,} features, {verdict}.",
+            f"tiny component grows by the factor r where r > 1. This feature has the largest "
+            f"(r − 1)/error of {self.r.size:,} features: {verdict}.",
         ]
 
 
