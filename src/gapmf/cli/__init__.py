@@ -128,8 +128,9 @@ def demo(
 ) -> None:
     """Fit small images of handwritten digits, and explain each result.
 
-    Shows the components, how many of them are needed, and how well they predict new images. Takes
-    less than a minute. Example: gapmf demo
+    Shows the components, how many of them are needed, and how well they predict new images. Also
+    writes a report, gapmf-demo.html, beside the picture. Takes less than a minute.
+    Example: gapmf demo
     """
     from gapmf.cli.demo import run
 
@@ -177,7 +178,7 @@ def fit(
     """Fit a model to counts, write it to a file, and show its components.
 
     Ctrl-C stops the fit and writes the model so far. Example:
-    gapmf fit docword.nips.txt.gz -k 20 --learn-alpha -o nips.gapmf
+    gapmf fit docword.nips.txt.gz -k 20 -o nips.gapmf
     """
     from gapmf.cli.fit_command import run
 
@@ -225,9 +226,9 @@ def score(request: ScoreRequest) -> None:
 @app.command()
 @with_request
 def transform(request: TransformRequest) -> None:
-    """Compute the expected share of each component in each sample: one row per sample.
+    """Compute the proportions of the components in each sample: one row per sample.
 
-    The shares of a sample sum to 1. Use them to cluster, plot and compare samples. With
+    The proportions of a sample sum to 1. Use them to cluster, plot and compare samples. With
     --activations, compute the posterior means of the activations instead; those of different
     components have different scales. Without -o, print CSV. Example:
     gapmf transform nips.gapmf docword.nips.txt.gz -o proportions.parquet
@@ -244,8 +245,8 @@ def recommend(request: RecommendRequest) -> None:
 
     If samples are users and features are items, these are recommendations. Features that have
     counts in the sample are left out, and so are those whose expected count is 0. A sample without
-    counts has the expected counts of the model. Without -o, print CSV, one row per
-    recommendation. Example:
+    counts gets the features with the highest expected counts overall. Without -o, print CSV, one
+    row per recommendation. Example:
     gapmf recommend plays.gapmf plays.csv -n 5 -o recommendations.parquet
     """
     from gapmf.cli import predict
@@ -313,7 +314,7 @@ def check(request: CheckRequest) -> None:
 @app.command()
 @with_request
 def compare(request: CompareRequest) -> None:
-    """Compare the shares of components between groups of samples, with intervals.
+    """Compare the proportions of components between groups of samples, with intervals.
 
     The intervals are for the populations that the samples come from. With -o, draw a picture or
     write a table, one row per component and group. Example:
@@ -330,7 +331,7 @@ def rank(request: RankRequest) -> None:
     """Report what each component of a model is worth, and how many to keep.
 
     DATA are the counts that the model was fitted to. With -o, write a table with one row per
-    component. Example:
+    component. Takes no exposures: a fit with exposures other than total is refused. Example:
     gapmf rank nips.gapmf docword.nips.txt.gz
     """
     from gapmf.cli import rank_commands
@@ -427,7 +428,8 @@ def shard(
 ) -> None:
     """Write counts as a folder of shards, for data that do not fit in memory.
 
-    `gapmf fit`, `score` and `transform` take the folder as DATA, and read one shard at a time.
+    `gapmf fit` takes the folder as DATA and holds one shard per thread in memory; `score` and
+    `transform` read one shard at a time. Other commands load all shards into memory.
     Shards are Parquet files with a manifest. UCI and .h5ad files, sorted .mtx files and dense
     tables are streamed; other files are read as a whole, and a note says so. Example:
     gapmf shard docword.pubmed.txt.gz -o pubmed
@@ -459,7 +461,7 @@ def simulate(
     ] = 50,
     components: Components = 4,
     alpha: Alpha = 0.3,
-    counts: Annotated[float, Option(help="Expected number of counts per sample.")] = 200.0,
+    counts: Annotated[float, Option(help="Expected number of tokens per sample.")] = 200.0,
     seed: Seed = 0,
     truth: Annotated[
         Path | None, Option(help="Write W, alpha and beta of the random model to this .npz.")
@@ -467,7 +469,8 @@ def simulate(
 ) -> None:
     """Draw counts from a random model, or from a fitted one.
 
-    Example: gapmf simulate -o toy.csv -n 100 -k 3
+    With --model, leave out -f, -k, --alpha and --counts: the model has them. Example:
+    gapmf simulate -o toy.csv -n 100 -k 3
     """
     from gapmf.cli import data_commands
 

@@ -283,14 +283,14 @@ def _show_next_steps(console: Console) -> None:
         console.print(f"[dim]Run source {activate} to put gapmf on your PATH.[/]")
     console.print(
         "[bold]With your own counts[/], one row per sample and one column per feature:\n"
-        "  [green]gapmf fit DATA -k 20 --learn-alpha -o my.gapmf[/]  .csv, .mtx, .h5ad, text …\n"
+        "  [green]gapmf fit DATA -k 20 -o my.gapmf[/]                .csv, .mtx, .h5ad, text …\n"
         "  [green]gapmf topics my.gapmf[/]                           show the components\n"
         "  [green]gapmf report my.gapmf --data DATA -o my.html[/]    a page like the one above\n"
         "  [green]gapmf score my.gapmf NEW_DATA[/]                   log-likelihood of new data\n"
         "  [green]gapmf transform my.gapmf DATA -o shares.csv[/]     components of each sample\n"
         "or in Python, with a scikit-learn estimator:\n"
         "  [green]from gapmf import GammaPoissonMF[/]\n"
-        "  [green]est = GammaPoissonMF(20, learn_alpha=True).fit(X)[/]\n"
+        "  [green]est = GammaPoissonMF(20).fit(X)[/]\n"
         "  [green]print(est.rank_report(X))[/]",
         soft_wrap=True,
     )

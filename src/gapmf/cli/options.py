@@ -17,17 +17,17 @@ from gapmf.errors import InvalidInputError
 
 _DATA = (
     "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
-    ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files or of 10x "
-    "files. Most of them may be gzipped."
+    ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files, of 10x files "
+    "or of shards. Most of them may be gzipped."
 )
 SMOOTHING = (
     "Weight, from 0 to 1, of the overall feature frequencies that are mixed into each component "
-    "when samples are scored or transformed. With 0, a sample with a feature that the fit has not "
-    "seen has likelihood 0."
+    "when samples are scored or transformed, so that a feature without counts in the fit gets a "
+    "small probability. With 0, a sample with such a feature has likelihood 0."
 )
 _GROUPS = (
-    "Groups: a column of the obs of an .h5ad, a text file with one group per line, or a .csv or "
-    ".tsv with two columns, the names of samples and their groups."
+    "Groups: a column of the obs of an .h5ad, a text file with one group per line and no header, "
+    "or a .csv or .tsv with a header row and two columns, the names of samples and their groups."
 )
 _FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
 
@@ -55,7 +55,7 @@ Schedule = Annotated[
     str,
     Option(
         help="Schedule of Monte Carlo fits: adaptive; posterior, which predicts new samples best "
-        "and needs --pseudo-count; saem, online or paper."
+        "and needs --pseudo-count; saem, saem-textbook, online or paper."
     ),
 ]
 Tol = Annotated[
@@ -77,12 +77,16 @@ Output = Annotated[
 ]
 EXPOSURE = (
     "Exposure of each sample, such as sequencing depth or hours: total (its total count), a file "
-    "with one number per line, or a column: of obs for .h5ad, else of the table, which is then no "
-    "feature."
+    "with one number per line, or the name of a column (of obs for .h5ad, otherwise of the table). "
+    "The column is not used as a feature."
 )
 Exposure = Annotated[
     str | None,
-    Option(metavar="EXPOSURE", help=f"{EXPOSURE} Default: total if the fit had that, else 1."),
+    Option(
+        metavar="EXPOSURE",
+        help=f"{EXPOSURE} Default: total if the fit had total; 1 if the fit had none; otherwise "
+        "required.",
+    ),
 ]
 PictureOrTable = Annotated[
     Path | None,
@@ -114,7 +118,7 @@ def _frequency(text: str) -> float:
         ) from None
 
 
-# For commands that fit: a model selects its own features of other data, by name.
+# For commands that fit. The others match the features of data to those of the model by name.
 StopWords = Annotated[
     str | None, Option(help='Features to leave out: "english", or a file with one word per line.')
 ]
