@@ -155,13 +155,15 @@ class GammaPoissonMF(
         "em-c" needs the distribution of each component's total count in a sample. With 3
         components and hundreds of counts per sample, it is far slower than "exact".
     pseudo_count : float or "auto", default=0.0
-        Number η ≥ 0 that is added to the expected count of each feature in each component, before
-        these become the component's direction; its norm does not change. This is a Dirichlet
-        prior on the directions, so that the fit is the maximum of log p(X | W) +
-        η Σ_fk log(F w_fk/S_k), where S_k is the norm. All features get some weight, those without
-        counts too. It keeps components with few counts from overfitting. With 0, the fit is the
-        paper's. "auto" chooses η from the data during a Monte Carlo fit (not with
-        schedule="paper"). Not for "exact".
+        Number η ≥ 0 that is added to the expected count of each feature in each component. The
+        direction of a component is its weights divided by their sum; the sum, which is its norm,
+        does not change. This acts as a Dirichlet prior on the directions: the fit is the maximum
+        of log p(X | W) + η Σ_fk log(F w_fk/S_k), where F is the number of features and S_k the
+        norm of component k. With schedule="posterior", the fit is the posterior mean instead of
+        the maximum. All features get some weight, those without counts too. The prior keeps
+        components with few counts from overfitting. With 0, the fit is the paper's. "auto"
+        chooses η from the data during a Monte Carlo fit (not with schedule="paper"). Not for
+        "exact", schedule="online" and `partial_fit`.
     schedule : str, default="adaptive"
         How many sweeps of the Gibbs sampler each iteration of Monte Carlo EM makes, and how it uses
         them: "adaptive", "posterior", "saem", "saem-textbook", "online" or "paper".
@@ -174,39 +176,48 @@ class GammaPoissonMF(
         the maximum. It climbs as "adaptive" does, then draws W, for at least as many iterations,
         and averages the last half or more of the draws ("mcem-c" only, no unobserved entries).
 
-        "saem" (stochastic approximation EM) also begins with one sweep per iteration. Once gains
-        cannot be told from noise, it averages the statistics, with steps of size j^-0.75 in
-        windows, and doubles the sweeps like "adaptive". It has no momentum, so it is slower where
-        EM is slow. "saem-textbook" is "saem" with steps that are never restarted, and with one
-        sweep per iteration throughout.
+        "saem" (stochastic approximation EM) also begins with one sweep per iteration. A window is a
+        series of iterations after which the fit decides how to go on. Once the gain of a window
+        cannot be told from noise, "saem" averages the expected counts of the E-step over
+        iterations: iteration j of a window gets weight j^-0.75, and the average before it the rest.
+        It also doubles the sweeps like "adaptive". It has no momentum, so it is slower where EM is
+        slow. "saem-textbook" is "saem" with weights that are never restarted, and with one sweep
+        per iteration throughout.
 
         "online" is for many samples, with "mcem-c" only and without exposures. It makes the steps
         of "adaptive" on a random part of the samples, with six tokens for each entry of W. The part
-        grows fourfold whenever it has shown most of what it can, up to all samples, and the fit
-        stops early. Where there are less than 24 tokens for each entry of W it is "adaptive".
-        (`partial_fit` is for samples that are seen once, by on-line EM [5]_.)
+        is made four times as large when further iterations on it gain little, up to all samples.
+        The fit stops early. Where there are less than 24 tokens for each entry of W it is
+        "adaptive". (`partial_fit` is for samples that are seen once, by on-line EM [5]_.)
 
         "paper" makes `n_burn_in` and then `n_draws` sweeps per iteration, starting from the last
-        draw of the iteration before, for exactly `max_iter` iterations. "adaptive", "saem" and
-        "online" use E[C | h] instead of draws of C. One multiplicative update of "mcem-h" is then
-        the update of "mcem-ch"; further updates would need every draw of h.
+        draw of the iteration before, for exactly `max_iter` iterations.
+
+        "adaptive", "saem" and "online" use E[C | h] instead of draws of C. One multiplicative
+        update of "mcem-h" is then the update of "mcem-ch"; further updates would need every draw
+        of h.
     n_draws, n_burn_in : int, default=None
-        Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper.
+        Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper's synthetic
+        examples (125 each for NIPS).
     max_iter : int, default=None
         Maximum number of iterations. If None, it is 500 for schedule="paper", 2000 for the
         other schedules, and 1000 for algorithms without Monte Carlo.
     tol : float, default=1e-5
-        Tolerance of the stopping rule. "adaptive" and "saem" divide the fit into windows of
-        iterations, and measure each window's gain g in log-likelihood and its standard error e.
-        The fit stops when \|g\| + 2e is below both `tol` × tokens × sweeps of the window and
-        5000 × `tol` × parameters, or when \|g\| < 2e at 1024 sweeps per iteration. ("saem" counts
-        an iteration's sweeps times the size of its step. "online" stops when 12 iterations on all
-        samples gain less than 5000 × `tol` × parameters; on a part, twice that lets it grow.)
-        `last_gain_` tells what the last window gained. A smaller `tol` goes on. "em-c" and "em-ch"
-        stop when the expected remaining gain is below `tol` nats per token, and a short climb
-        along the gradient does not find more. "vbem" and "mjle" stop when the expected remaining
-        gain, in what they maximise, is below `tol` nats per token. "exact" always climbs to the
-        maximum.
+        Tolerance of the stopping rule. Smaller values give longer, more exact fits.
+
+        "adaptive" and "saem" divide the fit into windows of iterations, and measure each window's
+        gain g in log-likelihood and its standard error e. The fit stops when \|g\| + 2e is below
+        both `tol` × tokens × sweeps of the window and 5000 × `tol` × parameters, or when
+        \|g\| < 2e at 1024 sweeps per iteration. The parameters are the entries of W of features
+        with counts. ("saem" counts an iteration's sweeps times its weight. "online" stops when 12
+        iterations on all samples gain less than 5000 × `tol` × parameters; on a part of the
+        samples, a gain below twice this makes the part larger.) `last_gain_` tells what the last
+        window gained.
+
+        "em-c" and "em-ch" stop when the expected remaining gain is below `tol` nats per token, and
+        a short climb along the gradient does not find more. "vbem" and "mjle" stop when the
+        expected remaining gain, in what they maximise, is below `tol` nats per token. "exact"
+        always climbs to the maximum.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
         "mean" is the paper's starting point, where all components are alike. This is a saddle
         point. Monte Carlo noise drives the fit away from it; without Monte Carlo, the start is
@@ -222,9 +233,10 @@ class GammaPoissonMF(
         norms of the components do not change. With 0, a sample that has a feature without counts
         in the fit has log-likelihood −inf. `fit` and `components_` do not depend on it.
     precision : float, default=0.05
-        Largest Monte Carlo error of a sample's activations in `transform`, `proportions` and
-        `posterior`, relative to the length of their vector. The posterior itself is often wider
-        than 0.05.
+        Largest Monte Carlo error (2.2 standard errors) of a sample's activations in `transform`,
+        `proportions` and `posterior`, relative to the length of their vector. Chains stop after
+        at most 1/precision² sweeps (at least 64, at most 4096), whether it was reached or not:
+        `posterior(X).reliable` says where it was. The posterior itself is often wider than 0.05.
     prune_tol : float, default=1e-3
         A component counts in `rank_` if its share of the expected counts is above this.
     score_every : int, default=0
@@ -408,7 +420,7 @@ class GammaPoissonMF(
             Counts: whole numbers, at least 0. From an AnnData, this and all other methods take
             `X.X` and the names of the genes; `fit_anndata` also reads layers. With a Monte Carlo
             algorithm, X may also be shards (see `gapmf.open_shards`) or an AnnData in backed mode,
-            of which one part at a time is in memory, or with engine="dask" a Dask array or data
+            of which one part per thread is in memory, or with engine="dask" a Dask array or data
             frame.
         y : None, default=None
             Ignored.
@@ -848,8 +860,10 @@ class GammaPoissonMF(
         `proportions`.
 
         The result is exact where that is cheap. Otherwise four Gibbs chains per sample run until
-        their error is below `precision`. Features that are zero in every component are ignored,
-        with a warning: they say nothing about the activations.
+        the error of the sample's activations (2.2 standard errors) is below `precision`, or after
+        400 sweeps at the default. `posterior(X).reliable` says where it was reached. Features that
+        are zero in every component are ignored, with a warning: they say nothing about the
+        activations.
 
         Parameters
         ----------
@@ -961,15 +975,16 @@ class GammaPoissonMF(
             the estimator's `precision`.
         careful : bool, default=False
             Whether to run many short chains per sample, from guided starts, until the error is
-            0.5 %. This takes about a hundred times as long. Use it when α is very small, because
-            the posterior then may have several modes.
+            0.5 %. `precision` is then ignored. This takes about a hundred times as long. Use it
+            when α is very small, because the posterior then may have several modes.
         exposure, observed : array-like or str, default=None
             Exposures and observed entries of these samples, as in `transform`.
 
         Returns
         -------
         Posterior
-            With `mean`, `std`, `quantiles`, `draws`, `error` and `reliable`.
+            With `mean`, `std`, `quantiles`, `draws`, `proportions`, `proportions_std`, `exact`,
+            `error` and `reliable`.
 
         See Also
         --------
@@ -999,8 +1014,8 @@ class GammaPoissonMF(
 
         If samples are users and features are items, these are recommendations. The expected
         counts are `transform(X) @ components_`, times the exposures if there are any, computed in
-        blocks of samples. A sample without counts is taken as one that nothing is known of: it has
-        the expected counts of the model.
+        blocks of samples. A sample without counts gets the features with the highest expected
+        counts overall.
 
         Parameters
         ----------
@@ -1145,7 +1160,7 @@ class GammaPoissonMF(
 
         See Also
         --------
-        gapmf.log_marginal_likelihood : The same for any model.
+        gapmf.log_marginal_likelihood : The same for any model, without smoothing.
         score : The mean over samples.
 
         Examples
@@ -1276,7 +1291,7 @@ class GammaPoissonMF(
         right and the fit is at its maximum. α and β are treated as known. If α was learned, the
         errors are therefore too small, and a warning says so. Entries that are zero, or that
         explain less than one expected count, get NaN; for the others, these entries are taken to
-        be exactly zero.
+        be exactly zero. Refused after fits with `pseudo_count`, exposures or unobserved entries.
 
         Parameters
         ----------
@@ -1494,9 +1509,8 @@ class GammaPoissonMF(
         says what to change; `plot` draws it. Of large data, a random part is checked, so that
         this takes a small part of the time of a fit.
 
-        If X are the data of the fit, the model was chosen to be near to them, so p-values are
-        rather too large than too small. Features that no component has are ignored, with a
-        warning.
+        If X are the data of the fit, the model was chosen to be near to them, so p-values tend to
+        be too large. Features that no component has are ignored, with a warning.
 
         Parameters
         ----------
@@ -1569,15 +1583,15 @@ class GammaPoissonMF(
         exposure: Any = None,
         observed: Any = None,
     ) -> GroupComparison:
-        """Compute how the shares of the components differ between groups of samples.
+        """Compute how the proportions of the components differ between groups of samples.
 
-        Groups are batches, donors, journals, years. Their mean shares have intervals for the
-        populations that the samples come from: they include how much the samples of a group
-        differ from each other, as well as the posterior uncertainty of each sample's shares. So
-        they say whether groups differ, and not only whether these samples do. The samples of a
-        group should be independent: if each donor gave many cells, compare donors. With few
-        counts per sample and components that overlap, expected shares are drawn towards those of
-        all samples, so differences are rather too small than too large.
+        Groups are, for example, batches, donors, journals or years. Their mean proportions have
+        intervals for the populations that the samples come from: they include how much the
+        samples of a group differ from each other, as well as the posterior uncertainty of each
+        sample's proportions. So they say whether groups differ, and not only whether these samples
+        do. The samples of a group should be independent: if each donor gave many cells, compare
+        donors. With few tokens per sample and components that overlap, expected proportions are
+        drawn towards those of all samples, so differences tend to be too small.
 
         Parameters
         ----------
@@ -1597,7 +1611,7 @@ class GammaPoissonMF(
 
         See Also
         --------
-        proportions : The shares of each sample.
+        proportions : The proportions of each sample.
         gapmf.compare_anndata : The same for a layer of an AnnData, with genes matched by name.
 
         Examples
@@ -1648,6 +1662,9 @@ class GammaPoissonMF(
         First, each component alone is removed and the others are refitted briefly. The report
         says how much log-likelihood this costs. Then components are removed one after another,
         as long as the criterion allows it.
+
+        With criterion="prediction", the report describes a new fit to four fifths of the counts,
+        with components in the same order. It may take longer than the fit.
 
         Parameters
         ----------

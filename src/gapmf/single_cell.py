@@ -37,8 +37,9 @@ def fit_anndata(
     `adata.obsm["X_gap_activations"]` gets the posterior means of the activations. Use proportions
     for neighbours, clusters and plots: activations of different components have different scales.
 
-    Ctrl-C during the fit keeps the components so far, and during the transform the fitted
-    components; a warning says what is missing. `transform_anndata` then computes the rest.
+    After Ctrl-C during the fit, the components so far are kept. After Ctrl-C during the transform,
+    the components are kept but not the proportions. A warning says what is missing, and
+    `transform_anndata` computes it.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ def compare_anndata(
     level: float = 0.95,
     size_factor: str | None = None,
 ) -> GroupComparison:
-    """Compute how the shares of components differ between groups of cells.
+    """Compute how the proportions of components differ between groups of cells.
 
     Genes are matched by name, as in `transform_anndata`. Cells of one donor are not independent:
     with several donors per group, the intervals are too narrow, so compare sums of the counts of

@@ -24,11 +24,11 @@ _MAX_DOTS = 6  # groups that a picture shows as dots; with more, it shows colour
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GroupComparison:
-    """Mean shares of the components in groups of samples, and their differences.
+    """Mean proportions of the components in groups of samples, and their differences.
 
     The intervals are for the population that the samples of a group come from. Their width has two
-    parts: samples of a group differ from each other, and the shares of each sample are uncertain
-    given its counts (`posterior_error`). The components are taken as known.
+    parts: samples of a group differ from each other, and the proportions of each sample are
+    uncertain given its counts (`posterior_error`). The components are taken as known.
 
     Attributes
     ----------
@@ -37,13 +37,13 @@ class GroupComparison:
     n_samples : ndarray of int of shape (n_groups,)
         Numbers of samples with counts.
     share : ndarray of shape (n_groups, n_components)
-        Mean over the samples of a group of the expected shares of their counts, as
-        `GammaPoissonMF.proportions` gives them. Each sample has the same weight.
+        Mean proportions over the samples of a group, as `GammaPoissonMF.proportions` gives them.
+        Each sample has the same weight.
     interval : ndarray of shape (n_groups, n_components, 2)
-        Confidence interval of the mean share in the population of the group; nan for a group of
-        one sample.
+        Confidence interval of the mean proportion in the population of the group; nan for a group
+        of one sample.
     difference : ndarray of shape (n_groups, n_components)
-        Share in the group minus mean share of all samples of the other groups.
+        Mean proportion in the group minus that of all samples of the other groups.
     difference_interval : ndarray of shape (n_groups, n_components, 2)
         Confidence interval of the difference between the populations.
     p_values : ndarray of shape (n_groups, n_components)

@@ -95,24 +95,26 @@ def read(
         A file, a folder, or a data frame. A data frame has the options of "parquet"; triplets may
         have names in its index, as after ``groupby``. A folder is read as "mtx" if it has a .mtx
         file, as "uci" if it has a docword file, as "text" if it has other .txt files, and as
-        "shards" (all of them: `open_shards` does not) if it has a ``manifest.json``. A .txt file
-        with one number on each of its first three lines is read as "uci".
+        "shards" if it has a ``manifest.json``: all shards are then loaded into memory. Use
+        `open_shards` to leave them on disk. A .txt file with one number on each of its first three
+        lines is read as "uci".
     format : str, default=None
         One of the formats above; by default found from the name of the file.
     vocab : str or path-like, default=None
         A file with the names of the features, one per line; by default ``vocab.NAME.txt`` beside
         ``docword.NAME.txt``. For "text", only the words in this file are counted.
     transpose : bool, default=None
-        Whether the file is features × samples. By default, only a .mtx file is that has
-        ``features.tsv``, ``genes.tsv`` or ``barcodes.tsv`` beside it. These files name its
-        features and samples.
+        Whether the file is features × samples. By default, only a .mtx file with
+        ``features.tsv``, ``genes.tsv`` or ``barcodes.tsv`` beside it is read as features ×
+        samples. These files name its features and samples.
     layer : str, default=None
         The layer of an .h5ad that holds the raw counts; by default they are in `X`. If there is no
         layer called "raw", "raw" reads `adata.raw`.
     layout : {"dense", "triplets"}, default=None
         Whether a table has one row per sample ("dense") or one row per entry ("triplets"). By
-        default, it has triplets if its three columns are called sample, feature and count, or doc,
-        word and n, etc.
+        default, it has triplets if it has three columns, of which one is called sample, doc, user
+        or cell, etc., and one feature, word, item or gene, etc. The third holds the counts; its
+        name does not matter.
     header : bool, default=None
         Whether the first row of a table holds names. Set it if the names are numbers.
     sample_names : bool, default=None
@@ -131,8 +133,9 @@ def read(
         word per line.
     min_df, max_df : int or float, default=None
         Leave out features that occur in fewer than `min_df` or in more than `max_df` samples: a
-        whole number of samples, or a share of them between 0.0 and 1.0. Use these when you fit;
-        read other data without them, since a model selects its own features by name.
+        whole number of samples, or a share of them between 0.0 and 1.0. Use these when you fit.
+        The commands and `transform_anndata` then match other data by feature name. In Python, other
+        data must have the same columns in the same order.
     **vectorizer
         Other options of scikit-learn's CountVectorizer for "text": see the table.
 

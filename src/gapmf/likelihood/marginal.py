@@ -51,9 +51,9 @@ def log_marginal_likelihood(
     exposure: Any = None,
     observed: Any = None,
 ) -> LogLikelihood:
-    """Compute log p(V | W, β), that is −C_ML of Eqs. 7, 8, 26, 27 and 31.
+    """Compute log p(X | W) of counts, with its standard error: Eqs. 7, 8, 26, 27 and 31.
 
-    The activations are integrated out [1]_.
+    This is the log-likelihood of counts under a model, with the activations integrated out [1]_.
 
     Parameters
     ----------
@@ -65,8 +65,9 @@ def log_marginal_likelihood(
         How to compute the likelihood of each sample.
 
         - "auto": the cheapest exact method if it needs a tenth of a second or less, else "smc".
-        - "enumerate": exact, the paper's sum over admissible components.
-        - "polynomial": exact, the same sum with its terms collected by L.
+        - "enumerate": exact, the paper's sum over all ways to assign counts to components.
+        - "polynomial": exact, the same sum with its terms collected by how many counts each
+          component gets.
         - "quadrature": exact, an integral over the simplex.
         - "smc": sequential Monte Carlo over the tokens [2]_, for any size.
         - "reverse": conditional "smc" around posterior draws [3]_, biased upwards where the
@@ -88,12 +89,12 @@ def log_marginal_likelihood(
         Number of threads, with scikit-learn's meaning. The result does not depend on it.
     n_particles : int or None, default=None
         Size of an estimate: number of particles of "smc" (default 288 for up to 17 components,
-        1440 for 40) in four independent islands, points of "importance" (1024), chains of
+        1440 for 40) in four independent groups, points of "importance" (1024), chains of
         "chib" (128), or particles of "reverse" (512 for up to 20 components, 1000 for 40) in 16
         runs. The variance falls and the time grows in proportion.
     escalate : bool, default=True
         Whether "smc" uses 2 to 16 times as many particles for samples that need them, as
-        decided by a pilot run with one eighth of the particles.
+        decided by a short first run with one eighth of the particles.
     max_cost : float, default=1e12
         Limit of the predicted number of operations, about a nanosecond each, over all distinct
         samples. Samples that get more particles take up to 16 times as long as predicted.
@@ -125,6 +126,8 @@ def log_marginal_likelihood(
 
     Notes
     -----
+    In the notation of the paper, this is log p(V | W, β) = −C_ML, with V the transpose of X.
+
     Estimates of p(v), and of 1/p(v) by "reverse", are unbiased. So the logarithm is too small on
     average, by half the relative variance. This is added; see `LogLikelihood.corrections`.
 

@@ -156,11 +156,11 @@ class Completion:
         The value exp(−log_p_token).
     log_p_token : float
         Mean log-probability per held-out token in nats. Tokens are predicted one at a time, with
-        probabilities proportional to the rates E[Wh | observed tokens].
+        probabilities proportional to their expected counts given the observed tokens.
     log_p : float
         Joint log-probability of all held-out counts given the observed ones; nan unless `joint`.
     std_error : float
-        Standard error of `log_p`.
+        Standard error of `log_p`; nan unless `joint`.
     n_tokens : int
         Number of held-out tokens.
     """
@@ -187,18 +187,17 @@ def document_completion(
 ) -> Completion:
     """Score a model on held-out tokens, given the other tokens of each sample.
 
-    A token is one unit of count. If each token is observed independently with probability q, the
-    observed counts given h are Poisson with rates q W h, and the held-out counts are Poisson too.
-    The score uses the posterior of h given the observed counts.
+    A token is one unit of count. Fit the model to whole samples: it must describe observed and
+    held-out counts together. The share of held-out tokens is taken from the totals. The score uses
+    the posterior of the activations given the observed counts.
 
     Parameters
     ----------
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Observed counts, or all counts if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples; the model describes the sum of both parts. Or a
-        number between 0 and 1: the tokens of `observed` are then split at random, and each is held
-        out with this probability.
+        Held-out counts of the same samples. Or a number between 0 and 1: the tokens of `observed`
+        are then split at random, and each is held out with this probability.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05
@@ -213,7 +212,8 @@ def document_completion(
     Returns
     -------
     Completion
-        Perplexity per held-out token, and joint log-probability of the held-out counts.
+        Perplexity per held-out token, and joint log-probability of the held-out counts. `log_p`
+        and `std_error` are nan unless joint=True.
 
     See Also
     --------

@@ -32,7 +32,7 @@ def write_report(
     model_name: str | None = None,
     data_name: str | None = None,
 ) -> None:
-    """Write a report of a fitted model to one HTML file, for people and their browsers.
+    """Write a report of a fitted model to one HTML file.
 
     It shows what was fitted, the components with their distinctive features, and which of them
     are alike. With `X`, it also shows how well the model fits, and the components of each sample
