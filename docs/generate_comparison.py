@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent / "comparison.md"
 
 
 def method(results: Results) -> list[str]:
-    """Return how all peers are judged."""
+    """Return how all methods are judged."""
     versions = listed([f"{name} {x}" for name, x in results.content["versions"].items()])
     return [
         "## How they are compared",
@@ -29,16 +29,16 @@ def method(results: Results) -> list[str]:
         "**Data.** NIPS: 1,500 papers, 12,419 words. Digits: 1,797 images of 64 pixels. Small and large counts: drawn from GaP "
         "itself, 50 and 2,000 tokens per sample, with K* = 10. Cells: a simulated cell matrix with eight types and two activities, "
         "log-normal depths. Bursty words: each document has its own version of each topic, so that a rare word that occurs once "
-        "tends to occur again. Real text does this, and no peer here has it in its model. A tenth of the samples is held out. For "
+        "tends to occur again. Real text does this, and no method here has it in its model. A tenth of the samples is held out. For "
         "NIPS the split is not the one by which details of our recommended settings were chosen, but the papers are the same.",
-        "**Document completion.** Each token of a held-out sample is shown or hidden with probability ½. A peer infers proportions θ "
+        "**Document completion.** Each token of a held-out sample is shown or hidden with probability ½. A method infers proportions θ "
         "over its own components φ from the shown half, by its own inference. The probability of a hidden token is "
         "(1 − ε) Σ_k θ_k φ_kf + ε b_f, where b is the frequency of words in training, plus ½ per word. ε = 0.001 is the same for all: "
         "without it, one unseen word would make the perplexity of a factorisation infinite. "
         + quality.epsilon(results),
         "gapmf is told that a shown half has half of the tokens of a sample: its W is halved for inference. hpfrec and poismf, whose "
         "factors have a scale too, are not told. LDA has no such scale, and KL-NMF no prior on activations.",
-        "**Settings: what is a default, and what we chose.** The table of settings below says it for each peer. In short: for gapmf we "
+        "**Settings: what is a default, and what we chose.** The table of settings below says it for each method. In short: for gapmf we "
         "take what its README recommends for prediction, its default, and the paper's protocol. Of tomotopy η = 0.01 is the default, "
         "and η = 0.1 is a second form of our choice; α is optimised by default; the 500 sweeps are our choice. Of "
         "scikit-learn the priors are defaults, the 50 passes are our choice (default 10), and so are up to 1,000 updates (default 200) "
@@ -48,18 +48,18 @@ def method(results: Results) -> list[str]:
         "**Limits.** A fit that has used its CPU time (NIPS: 60, 90, 150 and 150 s for K = 10, 20, 50 and 200; 30 s elsewhere) is "
         "stopped and marked with *. hpfrec and poismf cannot be stopped: they begin a longer fit if it is expected to take at most "
         "20 % more than the limit. cNMF cannot be stopped at all. HDP has a number of components of its own: it is in the tables, but not "
-        "among the packages that are compared at equal K. Sentences that compare are about settings with at least two other packages, in which every planned peer was run with seed 0.",
+        "among the packages that are compared at equal K. Sentences that compare are about cases with at least two other packages, in which every planned method was run with seed 0.",
         "**Seeds.** Three for gapmf and tomotopy with η = 0.1, one for the others (KL-NMF begins with NNDSVDa, which leaves next to "
         "nothing to the seed); on NIPS at K = 50, three for gapmf for prediction and "
-        "tomotopy only, and at K = 200 one. Peers that are slow, or far from the best, are left out at K = 50 and 200. cNMF cannot "
+        "tomotopy only, and at K = 200 one. Methods that are slow, or far from the best, are left out at K = 50 and 200. cNMF cannot "
         "be stopped, and is run for the cells only. The paper's protocol is run for NIPS with K = 10: one of its iterations has 250 sweeps.",
         cost.plan_cost(results),
         "**Clock.** CPU seconds of the fit, without imports, compilation, conversion of the data and judging. Before the clock "
-        "starts, each peer fits a few samples, and the data get the form that it reads; memory is counted from there too. Models are looked at after ¼, ½, 1, 2, … CPU "
+        "starts, each method fits a few samples, and the data get the form that it reads; memory is counted from there too. Models are looked at after ¼, ½, 1, 2, … CPU "
         "seconds, with the clock stopped, which gives quality at equal time. hpfrec and poismf cannot be looked at: they fit again "
         "with more iterations, and each fit has its own clock.",
-        "**Other measures.** NPMI: coherence of the ten largest features of a component, by the samples in which two occur "
-        "together. Cosine to the truth: of true components and those found, matched one to one. Stability: the same between seeds.",
+        "**Other measures.** NPMI, the normalised pointwise mutual information: coherence of the ten largest features of a "
+        "component, by the samples in which two occur together. Cosine to the truth: of true components and those found, matched one to one. Stability: the same between seeds.",
     ]
 
 
@@ -71,11 +71,11 @@ def quality_sections(results: Results) -> list[str]:
         "A star: some fit was stopped by its limit of CPU time.",
         quality.perplexities(results),
         "**The same inference for all.** Who has the better components, and who the better inference? Here the proportions of all "
-        "peers come from one rule, a hundred steps of EM for the mode under a Dirichlet with parameter 1.1.",
+        "methods come from one rule, a hundred steps of EM for the mode under a Dirichlet with parameter 1.1.",
         quality.perplexities(results, "perplexity_common"),
         readings.common(results),
         "## At equal time",
-        "![Perplexity against CPU seconds, one curve per peer](comparison/curves.png)",
+        "![Perplexity against CPU seconds, one curve per method](comparison/curves.png)",
         "Perplexity after so many CPU seconds, one thread, seed 0. Between two looks it is interpolated, linearly in log "
         "time; there is none before the first look.",
     ]
@@ -83,7 +83,7 @@ def quality_sections(results: Results) -> list[str]:
     parts += [
         quality.worse_again(results),
         "How long until the quality of the best other package is reached, within 0.5 %: by the fastest other package, and by "
-        "gapmf. The goal is the best package's own final value, so that package needs nearly its whole run by construction. Looks are "
+        "gapmf. The goal is the best package's own final value, so that package needs nearly its whole fit by construction. Looks are "
         "at doubling times, so a ratio is known to a factor of two only.",
         quality.race_table(results),
         "## Coherence, recovery, stability",
@@ -134,14 +134,18 @@ def page(results: Results) -> str:
         "What do scikit-learn, tomotopy, gensim, hpfrec, poismf and cNMF do better or worse? One definition of quality for all, "
         "with each package's own components and inference. This page is generated by `docs/generate_comparison.py` from "
         "`docs/comparison/results.json`: do not edit it.",
+        "**Words.** A *method* is a model of a package, or gapmf, with its settings. A *case* is a data set and "
+        "a number of components K. A *run* is a cell of the plan: one method, case, seed and number of threads. *gapmf for "
+        "prediction* is gapmf with the settings that the README recommends for prediction. *Ratio*: the time of the fastest other "
+        "package, divided by that of gapmf for prediction.",
         cost.not_run(results),
         "## In short",
         *(f"- {part}" for part in [*quality.reading(results), *readings.speed(results)]),
         *method(results),
         *quality_sections(results),
         *cost_sections(results),
-        "## Settings of the peers",
-        table(["peer", "settings"], settings),
+        "## Settings of the methods",
+        table(["method", "settings"], settings),
         "## What has no result",
         cost.failures(results),
         "## What was not run",

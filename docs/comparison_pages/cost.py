@@ -83,7 +83,7 @@ def failures(results: Results) -> str:
                 ]
             )
     return (
-        table(["", "peer", "reason"], lines) if lines else "Every cell that was run has a result."
+        table(["", "method", "reason"], lines) if lines else "Every run that was made has a result."
     )
 
 
@@ -91,10 +91,10 @@ def not_run(results: Results) -> str:
     """Return how many cells of the plan have no result yet."""
     missing, note = results.content["missing"], results.content["note"]
     if not missing:
-        return f"All cells of the plan were run. {note}".strip()
+        return f"All runs of the plan were made. {note}".strip()
     return (
-        f"**Not complete: {len(missing)} of the {results.content['planned']} cells of the plan were not run yet.** "
-        "The tables show what was run, with as many seeds as were run; a dash is a cell that was not run, or was not planned. "
+        f"**Not complete: {len(missing)} of the {results.content['planned']} runs of the plan were not made yet.** "
+        "The tables show what was run, with as many seeds as were run; a dash is a run that was not made, or was not planned. "
         f"The last section lists what was not run. {note}"
     ).strip()
 
@@ -115,17 +115,17 @@ def missing(results: Results) -> str:
         none = [peer for peer in dict.fromkeys(peers) if peer not in run]
         said = "; ".join(none) if run else "all"
         lines.append([name, str(len(peers)), said or "none: further seeds only"])
-    head = ["not run", "cells", "peers without any result here"]
-    return table(head, lines) if lines else "All cells of the plan were run."
+    head = ["not run", "runs", "methods without any result here"]
+    return table(head, lines) if lines else "All runs of the plan were made."
 
 
 def plan_cost(results: Results) -> str:
     """Return how the plan was budgeted."""
     budget = results.content["budget"]
     return (
-        f"The {results.content['planned']} cells of the plan are estimated to take {number(budget['minutes'], 2)} minutes on two idle cores: "
-        f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for cells that "
-        "were not run, from the same peer with another seed or K, or else by their limit, which is the most that a fit may take. Start "
+        f"The {results.content['planned']} runs of the plan are estimated to take {number(budget['minutes'], 2)} minutes on two idle cores: "
+        f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for runs that "
+        "were not made, from the same method with another seed or K, or else by their limit, which is the most that a fit may take. Start "
         "and judging are included, in proportion to K. The runner "
-        "runs two cells of one thread side by side, and those of two threads alone, at the end."
+        "makes two runs of one thread side by side, and those of two threads alone, at the end."
     )

@@ -89,7 +89,7 @@ def counted(found: list[tuple[str, int, str, float]]) -> str:
     """Return how often it is better, worse, or neither."""
     n = Counter(verdict(x[3]) for x in found)
     return (
-        f"better than the best other package in {n['better']} of {len(found)} settings, worse in {n['worse']}, and a tie "
+        f"better than the best other package in {n['better']} of {len(found)} cases, worse in {n['worse']}, and a tie "
         f"in {n['tie']}"
     )
 
@@ -107,9 +107,9 @@ def reading(results: Results) -> list[str]:
     """Return who is best where, in words: losses first."""
     found = differences(results)
     if not found:
-        return ["No setting has both gapmf and two other packages yet."]
+        return ["No case has both gapmf and two other packages yet."]
     first = (
-        f"**Document completion.** gapmf with the settings that the README recommends is {counted(found)}. A tie is a difference "
+        f"**Document completion.** gapmf for prediction is {counted(found)}. A tie is a difference "
         "of less than 0.5 %."
     )
     most = max(len(results.values("perplexity", data=d, K=K, peer=OURS)) for d, K, *_ in found)
@@ -117,7 +117,7 @@ def reading(results: Results) -> list[str]:
         first += " **So far this is one seed, so a difference of a per cent or two may be chance.**"
     favoured = [title(d, K) for d, K, *_ in found if d in FROM_GAP]
     if favoured:
-        first += f" Of these settings, the data of {listed(favoured)} are drawn from gapmf's own model, which favours it."
+        first += f" Of these cases, the data of {listed(favoured)} are drawn from gapmf's own model, which favours it."
     parts = [first]
     for which, said in (("worse", "Worse"), ("tie", "Ties"), ("better", "Better")):
         if those(found, which):
@@ -129,7 +129,7 @@ def reading(results: Results) -> list[str]:
         said = those(default, "worse")
         worse = f" It is worse for {said}." if said else ""
         parts.append(
-            f"**The default of gapmf**, without these settings, is {counted(default)}.{worse}"
+            f"**The default of gapmf**, without the settings for prediction, is {counted(default)}.{worse}"
         )
     same = differences(results, OURS, common)
     if same:
@@ -157,7 +157,7 @@ def epsilon(results: Results) -> str:
         )
         parts.append(
             f"With ε = {e} perplexities change by {spans[0]} for fits without smoothing (KL-NMF, poismf, cNMF, gapmf's default), by "
-            f"{spans[1]} for the others, and the verdict on gapmf for prediction changes in {changed} of {len(other)} settings."
+            f"{spans[1]} for the others, and the verdict on gapmf for prediction changes in {changed} of {len(other)} cases."
         )
     return " ".join(parts)
 
@@ -173,7 +173,7 @@ def inference_effect(results: Results) -> str:
         return ""
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     return (
-        "Against the peer's own inference the perplexity changes, on average over the fits, by "
+        "Against the method's own inference the perplexity changes, on average over the fits, by "
         f"{percent(means[low])} for {low} and by {percent(means[high])} for {high}; all others are between."
     )
 
@@ -277,7 +277,14 @@ def race_table(results: Results) -> str:
                 ratio,
             ]
         )
-    head = ["", "goal", "fastest peer, CPU s", "gapmf, for prediction", "any gapmf", "ratio"]
+    head = [
+        "",
+        "goal",
+        "fastest other package, CPU s",
+        "gapmf, for prediction",
+        "any gapmf",
+        "ratio",
+    ]
     return table(head, lines)
 
 

@@ -57,7 +57,7 @@ def higher(results: Results) -> list[str]:
             said += f" Ties at three digits: {listed(tied)}." if tied else ""
             parts.append(
                 f"gapmf, in the better one of its forms, has the best {name} alone in {n - len(lost) - len(tied)} of {n} "
-                f"settings.{said}"
+                f"cases.{said}"
             )
     return parts
 
@@ -84,7 +84,7 @@ def _races(results: Results) -> str:
                 slower.append(f"{title(r['data'], r['K'])} ({number(1 / ratio, 2)} times)")
     said = [
         f"**Time to quality** (seed 0). gapmf for prediction comes within 0.5 % of the best other package in "
-        f"{len(races) - len(never)} of {len(races)} settings."
+        f"{len(races) - len(never)} of {len(races)} cases."
     ]
     if never:
         said.append(f"Never for {listed(never)}.")
@@ -98,7 +98,7 @@ def _races(results: Results) -> str:
         )
     said.append(
         "These ratios are known to a factor of two. The goal is the best package's own final value, so that package needs "
-        "nearly its whole run by construction."
+        "nearly its whole fit by construction."
     )
     return " ".join(said)
 

@@ -60,14 +60,14 @@ def test_losses_and_wins_are_those_of_the_rows(script, results):
         for other in results.others:
             values = results.values("perplexity", data=data, K=K, peer=other)
             assert not values or mean(values) >= theirs
-    said = f"in {count['better']} of {sum(count.values())} settings, worse in {count['worse']}, and"
+    said = f"in {count['better']} of {sum(count.values())} cases, worse in {count['worse']}, and"
     assert f"{said} a tie in {count['tie']}. A tie is" in _page()
     assert ("**Worse**" in _page()) == (count["worse"] > 0)
 
 
 def test_what_was_not_run_is_said(results):
     missing = len(results.content["missing"])
-    said = f"**Not complete: {missing} of the {results.content['planned']} cells"
+    said = f"**Not complete: {missing} of the {results.content['planned']} runs"
     assert (said in _page()) == (missing > 0)
 
 
@@ -172,7 +172,7 @@ def test_a_setting_needs_two_other_packages(script):
     assert _results(script, *rows, **{"not run": [late]}).fair_settings() == []
     late[4] = 1
     assert _results(script, *rows, **{"not run": [late]}).fair_settings() == [("small counts", 10)]
-    assert "No setting has both" in script["quality"].reading(results)[0]
+    assert "No case has both" in script["quality"].reading(results)[0]
     assert script["quality"].races(results) == []
 
 
@@ -194,7 +194,7 @@ def test_the_best_form_is_printed_and_equal_digits_are_a_tie(script):
     tied = said(0.1, 0.99512, 0.99524)
     assert "alone in 0 of 1" in tied
     assert "Ties at three digits: small counts, K = 10 (LDA, tomotopy, 0.995)" in tied
-    assert "alone in 1 of 1 settings." in said(0.4, 0.2, 0.3)
+    assert "alone in 1 of 1 cases." in said(0.4, 0.2, 0.3)
 
 
 def test_cells_without_data_are_not_run_on_the_page(script, tmp_path):
@@ -218,7 +218,7 @@ def test_cells_without_data_are_not_run_on_the_page(script, tmp_path):
         **{"not run": [who]},
     )
     page = " ".join(script["page"](results).split())
-    assert "**Not complete: 1 of the 1 cells" in page
+    assert "**Not complete: 1 of the 1 runs" in page
     assert "| NIPS, K = 20 | 1 | all |" in page
     assert "no data" not in page
     assert "bad news / here" in page
