@@ -188,16 +188,17 @@ def document_completion(
     """Score a model on held-out tokens, given the other tokens of each sample.
 
     A token is one unit of count. Fit the model to whole samples: it must describe observed and
-    held-out counts together. The share of held-out tokens is taken from the totals. The score uses
-    the posterior of the activations given the observed counts.
+    held-out counts together. The score uses the posterior of the activations given the observed
+    counts.
 
     Parameters
     ----------
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Observed counts, or all counts if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples. Or a number between 0 and 1: the tokens of `observed`
-        are then split at random, and each is held out with this probability.
+        Held-out counts of the same samples: the share of held-out tokens is taken from the totals.
+        Or a number between 0 and 1: the tokens of `observed` are then split at random, and each is
+        held out with this probability.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05
