@@ -7,7 +7,6 @@ import json
 import re
 import textwrap
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -92,24 +91,6 @@ def extremes(quartiles: list, digits: int = 2) -> str:
     return " · ".join(number(x, digits) for x in quartiles)
 
 
-def times(quartiles: list | None, digits: int = 2) -> str:
-    """Return a ratio and its quartiles in words; None stands for a run that never came near."""
-    if quartiles is None:
-        return "an unknown number of times"
-    if quartiles[0] is None:
-        return "infinitely many times (it never came near)"
-    _, low, middle, high, _ = (number(x, digits) for x in quartiles)
-    if quartiles[0] == quartiles[-1]:
-        return f"{middle} times"
-    if quartiles[1] is None:
-        return "infinitely many times (most runs never came near)"
-    if quartiles[2] is None:
-        return f"at least {low} times in three of four cases (half never came near)"
-    if quartiles[3] is None:
-        return f"{middle} times (quartiles: {low} and never near)"
-    return f"{middle} times (quartiles {low} and {high})"
-
-
 def paired(table: list[dict], keys: tuple[str, ...], column: str, a: str, b: str) -> list[float]:
     """Return the difference a − b of a column, for all rows of two algorithms with the same keys."""
     of: dict[str, dict] = {a: {}, b: {}}
@@ -117,11 +98,6 @@ def paired(table: list[dict], keys: tuple[str, ...], column: str, a: str, b: str
         if row["algorithm"] in of:
             of[row["algorithm"]][tuple(row[key] for key in keys)] = row[column]
     return [of[a][key] - of[b][key] for key in of[a] if key in of[b]]
-
-
-def middle_of(table: list[dict], column: str, algorithm: str) -> float:
-    """Return the median of a column over the rows of an algorithm."""
-    return median(row[column] for row in table if row["algorithm"] == algorithm)
 
 
 def table(columns: list[str], lines: list[list]) -> str:

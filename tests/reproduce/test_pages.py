@@ -17,25 +17,6 @@ def modules(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("quartiles", "words"),
-    [
-        ([27.3] * 5, "27 times"),
-        ([11.0, 20.0, 27.3, 31.0, None], "27 times (quartiles 20 and 31)"),
-        ([11.0, 20.0, 27.3, None, None], "27 times (quartiles: 20 and never near)"),
-        (
-            [11.0, 20.0, None, None, None],
-            "at least 20 times in three of four cases (half never came near)",
-        ),
-        (None, "an unknown number of times"),
-    ],
-)
-def test_ratios_in_words(quartiles, words):
-    from reproduction_pages.words import times
-
-    assert times(quartiles) == words
-
-
-@pytest.mark.parametrize(
     ("p", "ratio", "words"),
     [
         ((0.01, 0.02), (1.2, 1.4), "MCEM-C is marginally faster indeed: in the median over 10"),
