@@ -21,10 +21,10 @@ INTRODUCTION = (
     "few seconds; the tests run it. The results on this page are those of the full protocol, and where something was not run in "
     "full, the page says what was. PNG, CSV and JSON are in `docs/figures/`, with settings, seeds, versions and CPU times. Finished "
     "results are kept in `DIR/results`: run the same command again to continue after an interruption, or with `--finished-only` to "
-    "see what there is. Times are CPU seconds of one thread of a slow two-core machine, and only their ratios mean much. Kernels are "
+    "see what there is. Times are CPU seconds of one thread of a slow two-core machine. Their ratios mean more, but a single one may be off by half. Kernels are "
     "compiled before the clock starts, and likelihoods are computed outside it.",
     "The paper's own data sets are not published, so ours are drawn from its parameters: the first data set is shown as the paper "
-    "shows its only one, and others, with chains of their own, tell what is true in general. Data and fits have different seeds. A "
+    "shows its only one, and others, with chains of their own, tell what is true in general. Data and fits have different seeds, unless a note says otherwise. A "
     "median of an even number of values is the mean of the two in the middle; quartiles are values, or means of two. What the paper "
     "says is quoted, or told in its words; everything under **Here** is ours.",
     "This page is generated from the files by `docs/generate_reproduction.py`: do not edit it.",

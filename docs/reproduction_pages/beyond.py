@@ -9,6 +9,7 @@ from reproduction_pages.words import (
     data_sets,
     extremes,
     head,
+    listed,
     minus,
     number,
     percent,
@@ -70,8 +71,8 @@ def rates() -> str:
         f"than EM-C in {f['em_c_above_em_ch'] or 'none'}. In {len(apart)} it needs more than twice the iterations of EM-C, and "
         f"there the Fano factor is at least {number(min(apart), 2)}. It is not the scale as such: at the same "
         "expected counts the gap closes as α grows (read a column downwards). But over-dispersion alone does "
-        "not make a gap: for α = 3 and more EM-CH needs at most "
-        f"{number(max(m['ratio'][2] for m in dispersed), 2)} times as many iterations in the median, even at a Fano "
+        "not make a gap: for α = 3 and more the median ratio of a cell is at most "
+        f"{number(max(m['ratio'][2] for m in dispersed), 2)} (this is not the ratio of the medians in the table), even at a Fano "
         f"factor of {number(max(m['fano'] for m in dispersed), 2)}. There, presumably because components are hard "
         "to tell apart, EM-C itself is slower than ρ, and nothing is gained by avoiding the bound. "
         f"({outside(f['slower_than_shown'])}Rates are largest eigenvalues of the "
@@ -113,8 +114,8 @@ def spare() -> str:
         'prune columns of W": it "will promote sparsity of the norms". It reports of earlier work that the '
         "columns beyond the truth were empty.",
         f"**Here** are the exact maxima of {counted()}, over scales, N, α and the number of "
-        f"spare columns. Of {columns} spare columns {zero} are exactly zero. The others have a share of the "
-        f"expected counts: together {percent(min(middle))} to {percent(max(middle))} in the median of a cell, and up "
+        f"spare columns. Of {columns} spare columns {zero} are exactly zero. Together the spare columns of a fit "
+        f"have {percent(min(middle))} to {percent(max(middle))} of the expected counts in the median of a cell, and up "
         f"to {percent(max(c['share'][-1] for c in cells))}. In {worth or 'none'} of the fits do they add what BIC "
         "charges for them. So spare columns shrink, the more the more data there are, but seldom vanish. What "
         "tells them from the others is what they add, not their size: this is what `est.rank_report` "
@@ -124,48 +125,24 @@ def spare() -> str:
 
 def overfit() -> str:
     found = head("overfit")
-    cells, s = found["findings"]["cells"], found["settings"]
-    problems = list(dict.fromkeys((c["data"], c["alpha"], c["n_samples"]) for c in cells))
-    lines = []
-    for problem in problems:
-        for factor in s["factors"]:
-            mine = {
-                c["method"]: c
-                for c in cells
-                if (c["data"], c["alpha"], c["n_samples"], c["factor"]) == (*problem, factor)
-            }
-            if not mine:
-                continue
-            K = next(iter(mine.values()))["n_components"]
-            line = [f"{problem[0]}, α = {problem[1]:g}, N = {problem[2]:,}", K]
-            lines.append([*line, *(_cell(mine.get(method)) for method in METHODS)])
-    known = [row for row in rows("overfit") if row["data"] == "simulated"]
-    top = max(row["factor"] for row in known)
-    used = {
-        m: [r["effective_columns"] for r in known if (r["method"], r["factor"]) == (m, top)]
-        for m in METHODS
-    }
-    loss = {m: losses(known, m, top) for m in METHODS}
-    fewer = [
-        median(
-            r["effective_columns"]
-            for r in known
-            if (r["method"], r["factor"], r["n_samples"]) == ("mcem-c", top, n)
-        )
-        for n in s["n_samples"]
+    s, fits = found["settings"], rows("overfit")
+    cells: dict[tuple, dict[str, list[dict]]] = {}
+    for row in fits:
+        key = row["data"], row["alpha"], row["n_samples"], row["factor"]
+        cells.setdefault(key, {}).setdefault(row["method"], []).append(row)
+    problems = list(dict.fromkeys(key[:3] for key in cells))
+    sizes = [len(x) for key, mine in cells.items() if key[0] != "NIPS" for x in mine.values()]
+    lines = [
+        [
+            f"{problem[0]}, α = {problem[1]:g}, N = {problem[2]:,.0f}",
+            f"{next(iter(mine.values()))[0]['n_components']:.0f}",
+            *(_cell(mine.get(method), max(sizes)) for method in METHODS),
+        ]
+        for problem in problems
+        for factor in s["factors"]
+        if (mine := cells.get((*problem, factor)))
     ]
-    emptied = {
-        alpha: max(
-            r["effective_columns"]
-            for r in known
-            if (r["method"], r["factor"], r["alpha"]) == ("vbem", top, alpha)
-        )
-        for alpha in s["alphas"]
-    }
-    empties = [alpha for alpha, most in emptied.items() if most < s["n_true"] + 0.5]
-    keeps = [alpha for alpha in emptied if alpha not in empties]
-    n_sets = len({row.get("data_seed", row.get("seed")) for row in known})
-    nips = any(c["data"] == "NIPS" for c in cells)
+    nips = any(key[0] == "NIPS" for key in cells)
     and_nips, on_nips = (", and NIPS,", f" (on NIPS {s['n_nips']})") if nips else ("", "")
     return section(
         "overfit",
@@ -179,43 +156,72 @@ def overfit() -> str:
         f"{on_nips}, twice and four times as many. The table has the effective number of "
         "columns, exp(entropy of their shares of the expected counts), and the score of a random half "
         "of the tokens of held-out samples given the other half, in nats per token: medians over "
-        f"{data_sets(n_sets)}{', and one fit to four fifths of NIPS' if nips else ''}. Given W, activations "
+        f"{data_sets(max(sizes))}{', or as many as are given in brackets' if min(sizes) < max(sizes) else ''}"
+        f"{', and one fit to four fifths of NIPS' if nips else ''}. Given W, activations "
         "are the posterior mean for all methods. MJLE has no maximum for α < 1; at α = 1 it is KL-NMF "
         "with another scale.",
         table(["data", "K", *METHODS.values()], lines),
-        f"Where the truth is known, the claim about MJLE holds. With {top:.0f} times the true number, KL-NMF uses "
-        f"{between(used['kl-nmf'], 2)} columns and MJLE {between(used['mjle'], 2)}, and both predict held-out samples "
-        f"worse than with the true number: by {between(loss['kl-nmf'], 2)} and {between(loss['mjle'], 2)} nats per token. "
-        f"The marginal likelihood loses {at_most(loss['mcem-c'])}. But its spare columns become small "
-        f"rather than empty: it uses {between(used['mcem-c'], 2)} columns, in the median "
-        + " and ".join(
-            f"{x:.1f} with N = {n:,}" for x, n in zip(fewer, s["n_samples"], strict=True)
-        )
-        + f" (see `spare`). The variational bound loses {at_most(loss['vbem'])}; "
-        + (
-            f"for α = {_alphas(empties)} it empties spare columns"
-            if empties
-            else "it empties no spare columns"
-        )
-        + (f", for α = {_alphas(keeps)} not all of them" if empties and keeps else "")
-        + f".{_nips(cells) if nips else ''} Files: `overfit.csv` also has the likelihood of held-out samples, "
-        "`overfit-shares.csv` the share of every column.",
+        f"{on_known_truth([row for row in fits if row['data'] == 'simulated'], s)}{_nips(fits)} Files: `overfit.csv` also "
+        "has the likelihood of held-out samples, `overfit-shares.csv` the share of every column.",
     )
+
+
+def on_known_truth(known: list[dict], s: dict) -> str:
+    """Return what many components do where their true number is known."""
+    top = max(row["factor"] for row in known)
+    many = {m: [r for r in known if (r["method"], r["factor"]) == (m, top)] for m in METHODS}
+    used = {m: between([r["columns_used"] for r in many[m]], 2) for m in METHODS}
+    loss = {m: losses(known, m, top) for m in METHODS}
+    effective = [r["effective_columns"] for r in many["mcem-c"]]
+    by_size = [
+        (n, median(r["effective_columns"] for r in many["mcem-c"] if r["n_samples"] == n))
+        for n in s["n_samples"]
+    ]
+    left: dict[str, list[dict]] = {}
+    for alpha in s["alphas"]:
+        here = [r for r in many["vbem"] if r["alpha"] == alpha]
+        left.setdefault(between([r["columns_used"] for r in here], 2), []).extend(here)
+    kept = [r["columns_used"] > s["n_true"] for r in many["mcem-c"]]
+    empty = f"{kept.count(False) or 'none'} of {len(kept)} fits"
+    said = [
+        f"The following compares {top * s['n_true']:.0f} components with the true number, {s['n_true']}. A column is used if its "
+        "share is above 0.1 %. Losses are those of held-out samples, in nats per token.",
+        f"MJLE (α = {alphas_of(many['mjle'])}) uses {used['mjle']} columns and {loses(loss['mjle'])}"
+        + (": it overfits, as reported." if min(loss["mjle"]) > 0 else "."),
+        f"KL-NMF (α = {alphas_of(many['kl-nmf'])}) uses {used['kl-nmf']} and {loses(loss['kl-nmf'])}.",
+        f"The marginal likelihood uses {used['mcem-c']} and {at_most(loss['mcem-c'])}.",
+        f"Its spare columns are all empty in {empty}.",
+        f"Its effective number of columns is {between(effective, 2)}, in the median "
+        + listed([f"{x:.1f} with N = {n:,}" for n, x in by_size])
+        + " (see `spare`).",
+        "The variational bound uses "
+        + listed([f"{n} for α = {alphas_of(here)}" for n, here in left.items()])
+        + f", and {at_most(loss['vbem'])}.",
+    ]
+    return " ".join(said)
+
+
+def alphas_of(fits: list[dict]) -> str:
+    """Return the values of α of some fits."""
+    return listed([f"{alpha:g}" for alpha in sorted({row["alpha"] for row in fits})])
+
+
+def loses(losses: list[float]) -> str:
+    """Return in words what more components cost."""
+    return f"loses {between(losses, 2)}" if min(losses) > 0 else at_most(losses)
 
 
 def at_most(losses: list[float]) -> str:
     """Return the largest loss in words."""
-    return f"at most {number(max(losses), 2)}" if max(losses) > 0 else "nothing"
+    return f"loses at most {number(max(losses), 2)}" if max(losses) > 0 else "loses nothing"
 
 
-def _cell(c: dict | None) -> str:
-    if c is None:
+def _cell(fits: list[dict] | None, n_sets: int) -> str:
+    if fits is None:
         return "–"
-    return minus(f"{c['effective_columns'][2]:.1f}; {c['completion'][2]:.3f}")
-
-
-def _alphas(alphas: list[float]) -> str:
-    return " and ".join(f"{alpha:g}" for alpha in alphas)
+    columns, score = (median(r[key] for r in fits) for key in ("effective_columns", "completion"))
+    fewer = f" ({len(fits)})" if len(fits) < n_sets and fits[0]["data"] != "NIPS" else ""
+    return minus(f"{columns:.1f}; {score:.3f}{fewer}")
 
 
 def losses(known: list[dict], method: str, top: float) -> list[float]:
@@ -230,20 +236,21 @@ def losses(known: list[dict], method: str, top: float) -> list[float]:
     ]
 
 
-def _nips(cells: list[dict]) -> str:
+def _nips(fits: list[dict]) -> str:
     """Return what more components do on NIPS, whose number is not known."""
     said = []
     for method, label in METHODS.items():
-        mine = [c for c in cells if (c["data"], c["method"]) == ("NIPS", method)]
+        mine = [row for row in fits if (row["data"], row["method"]) == ("NIPS", method)]
+        mine.sort(key=lambda row: row["n_components"])
         if len(mine) > 1:
             first, last = mine[0], mine[-1]
-            change = last["completion"][2] - first["completion"][2]
+            change = last["completion"] - first["completion"]
             said.append(
-                f"{label} {'gains' if change > 0 else 'loses'} {number(abs(change), 2)} nats per token and "
-                f"uses {last['effective_columns'][2]:.0f} columns"
+                f"from {first['n_components']:.0f} to {last['n_components']:.0f} components {label} "
+                f"{'gains' if change > 0 else 'loses'} {number(abs(change), 2)} nats per token, and has an effective "
+                f"number of {last['effective_columns']:.0f} columns"
             )
-            many = f"from {first['n_components']} to {last['n_components']} components"
-    return f" On NIPS, {many}, {'; '.join(said)}." if said else ""
+    return f" On NIPS, {'; '.join(said)}." if said else ""
 
 
 def spare_column() -> str:
@@ -293,7 +300,7 @@ def lessons(cells: list[dict]) -> list[str]:
     at = {tuple(c[key] for key in ("scale", "n_samples", "alpha", "n_spare")): c for c in cells}
     share = {key: c["share"][2] for key, c in at.items()}
     worth = sum(c["worth_bic"] for c in cells)
-    largest = max(c["share"][-1] for c in cells)
+    largest = max(c["share"][-1] for c in cells if c["n_spare"] == 1)
     gains = [c["gain"][2] for c in cells]
     loss = [-c["held_out_gain"][2] for c in cells]
     several_spare = [key for key in ((1, 100, 1, 2), (1, 100, 1, 4)) if key in at]
@@ -316,8 +323,8 @@ def lessons(cells: list[dict]) -> list[str]:
         "**They shrink as data grow**: with N, and with the scale. Small α makes them smaller (components are seen apart), "
         "large α larger.",
         f"**They are worth little.** The gain is {between(gains, 2)} nats in the median of a cell, and exceeds BIC's price in "
-        f"{worth or 'none'} of {counted()}. A threshold on shares would have to lie somewhere between nothing and "
-        f"{percent(largest)}; the gain of a column does not have this problem.",
+        f"{worth or 'none'} of {counted()}. A threshold on shares would have to be above {percent(largest)} to "
+        "catch all of them; the gain of a column does not have this problem.",
         f"**They cost next to nothing.** Held-out samples lose at most {number(max(loss), 2)} nats each in the median of a cell: "
         "this is the robustness to K.",
         f"**The score test agrees.** {score}, where r_f = mean_n v_fn E[1/[Wh_n]_f | v_n]. The slope of the likelihood at an "
