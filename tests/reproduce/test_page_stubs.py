@@ -1,0 +1,423 @@
+"""Sentences of docs/reproduction.md for results that are not the committed ones."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAPERS, OURS = "the paper's", "adaptive (default)"
+RESTARTED, TEXTBOOK = "SAEM, γ restarted", "SAEM, textbook"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Write the files of a figure, which its section is then made from."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    from reproduction_pages import words
+
+    monkeypatch.setattr(words, "FIGURES", tmp_path)
+
+    def write(name, content=None, rows=()):
+        if content is not None:
+            (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        if rows:
+            with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+
+    yield write
+    for name in [name for name in sys.modules if name.startswith("reproduction_pages")]:
+        del sys.modules[name]
+
+
+def run_of(algorithm, seed, iterations, settled, planned=None):
+    return {
+        "algorithm": algorithm,
+        "seed": seed,
+        "iterations": iterations,
+        "planned": planned or iterations,
+        "norms_settle_after": settled,
+    }
+
+
+@pytest.mark.parametrize(
+    ("settled", "words"),
+    [
+        ((80, 347), "far earlier, as in the paper's figure: those of MCEM-CH settle after 347"),
+        ((80, 100), "The norms of MCEM-CH settle after 100 instead of 80 (seed 0)"),
+    ],
+)
+def test_norms_are_compared_in_the_longest_runs(files, settled, words):
+    from reproduction_pages.nips import settling
+
+    long = [run_of(a, 0, 1000, n) for a, n in zip(("mcem-c", "mcem-ch"), settled, strict=True)]
+    short = [run_of(a, 1, 200, 150) for a in ("mcem-c", "mcem-ch")]
+    assert words in settling(long + short)
+    assert "seed 1" not in settling(long + short)
+    unfinished = run_of("mcem-ch", 0, 950, 900, planned=1000)
+    assert settling([long[0], unfinished, *short]) == ""
+
+
+def likelihoods(values):
+    return [
+        {
+            "algorithm": algorithm,
+            "seed": seed,
+            "iteration": n,
+            "log_likelihood": value,
+            "std_error": 3.0,
+        }
+        for (algorithm, seed, n), value in values.items()
+    ]
+
+
+def of_race(runs, tokens=1000):
+    found = [
+        {
+            "contender": contender,
+            "alpha_learned": learned,
+            "seed": seed,
+            "sweeps": sweeps,
+            "cpu_seconds": seconds,
+            "log_likelihood": value,
+            "std_error": 1e-6,
+            "cpu_seconds_until_near": None,
+        }
+        for contender, learned, seed, sweeps, seconds, value in runs
+    ]
+    settings = {"n_components": 10, "growth": 2.5, "part": {"judged": 1}}
+    return {
+        "settings": settings,
+        "findings": {"tokens_judged": tokens, "near": 0.01, "runs": found},
+    }
+
+
+def looks_at(runs, times=1):
+    """Looks at runs: the likelihood rises to its end by 0.1 each."""
+    return [
+        {
+            "contender": contender,
+            "alpha_learned": learned,
+            "seed": seed,
+            "sweeps": sweeps / 2**k,
+            "cpu_seconds": seconds / 2**k,
+            "log_likelihood": value - 0.1 * k,
+        }
+        for contender, learned, seed, sweeps, seconds, value in runs
+        for k in reversed(range(times))
+    ]
+
+
+def test_likelihoods_of_three_seeds_with_mcem_h_in_one(files):
+    from reproduction_pages.nips import in_words
+
+    files(
+        "fig4-likelihood",
+        rows=likelihoods(
+            {("mcem-c", s, n): -3000.0 + s + n for s in (0, 1, 2) for n in (5, 20, 50, 100)}
+            | {("mcem-ch", s, n): -3010.0 + s + n for s in (0, 1) for n in (5, 20, 50, 100)}
+            | {("mcem-ch", 2, n): -3090.0 + n for n in (5, 20, 50, 100)}
+            | {("mcem-h", 0, n): -2800.0 + n for n in (5, 20, 50)}
+        ),
+    )
+    files("race", of_race([]))
+    text = in_words(1000.0)
+    assert "At all looks from iteration 20 on, MCEM-C is 0.01 to 0.092 nats per token above" in text
+    early = "What MCEM-C has after 20 iterations, MCEM-CH has between iterations 20 and 50"
+    assert f"{early} (seeds 0 and 1), not yet at iteration 100 (seed 2)." in text
+    assert "it is above MCEM-C by 0.2 (seed 0, iteration 50)" in text
+    assert "After 50 iterations it is above MCEM-C after 100 (seed 0)." in text
+    assert "not similar to MCEM-CH: it is 21 times as far" in text
+    assert "the default schedule" not in text
+
+
+def test_mcem_c_may_be_behind_or_alone(files):
+    from reproduction_pages.nips import in_words
+
+    files("race", of_race([]))
+    values = {("mcem-c", 0, n): -3000.0 for n in (10, 20)}
+    files("fig4-likelihood", rows=likelihoods(values))
+    assert in_words(1000.0) == ""
+    values |= {("mcem-ch", 0, 10): -2990.0, ("mcem-ch", 0, 20): -2980.0}
+    values |= {("mcem-h", 0, 20): -3010.0}
+    files("fig4-likelihood", rows=likelihoods(values))
+    text = in_words(1000.0)
+    assert "MCEM-C is 0.01 to 0.02 nats per token below MCEM-CH" in text
+    assert "is below MCEM-C by 0.01 (seed 0, iteration 20)" in text
+    assert "not similar" not in text
+    values |= {("mcem-ch", 0, 20): -3010.0}
+    files("fig4-likelihood", rows=likelihoods(values))
+    assert "between 0.01 below and 0.01 nats per token above MCEM-CH" in in_words(1000.0)
+
+
+def test_the_default_is_compared_if_the_same_documents_are_judged(files):
+    from reproduction_pages.nips import in_words
+
+    files("race", of_race([(OURS, False, 1, 668, 20.0, -2.9)]))
+    at = {("mcem-c", s, 200): -3000.0 for s in (0, 1)}
+    files("fig4-likelihood", rows=likelihoods(at))
+    assert (
+        "after 668 sweeps the default schedule (seed 1) is 0.1 nats per token above MCEM-C after "
+        "200 iterations. The latter are 50,000 sweeps" in in_words(1000.0)
+    )
+    assert "default" not in in_words(999.0)
+
+
+def compared(algorithms, seeds, iteration, common, smallest=0.95):
+    return {
+        "algorithms": list(algorithms),
+        "seeds": list(seeds),
+        "iteration": iteration,
+        "overlap": [smallest, 0.96, 0.97, 0.98, 0.99],
+        "components_in_common": common,
+    }
+
+
+def test_solutions_in_words(files):
+    from reproduction_pages.nips import solutions
+
+    same = [compared(("mcem-ch", "mcem-c"), (0, 0), 1000, 10)]
+    same.append(compared(("mcem-ch", "mcem-c"), (1, 1), 200, 10, smallest=0.91))
+    chance = compared(("mcem-c", "mcem-c"), (0, 1), 200, 4)
+    _, shown, text = solutions([*same, chance], 10)
+    assert shown.count("\n") == 4
+    assert "the same components after 200 to 1,000 iterations (overlap at least 0.910)" in text
+    assert (
+        "4 of 10 components in common after 200 iterations: where a run goes depends on chance"
+        in text
+    )
+    assert "several minima" not in text
+    same[1]["components_in_common"] = 8
+    _, _, text = solutions([*same, chance | {"components_in_common": 10}], 10)
+    assert "8 to 10 of 10 components in common after 200 to 1,000 iterations" in text
+    assert "chance" not in text
+    assert solutions([], 10) == ("", "", "")
+
+
+RACE = [
+    (contender, learned, seed, sweeps, seconds, value - 0.1 * seed + 0.01 * learned)
+    for seed in (0, 1)
+    for learned in (False, True)
+    for contender, sweeps, seconds, value in (
+        (PAPERS, 15000, 140.0, -2.32),
+        (OURS, 600, 20.0, -2.31),
+        (RESTARTED, 2000, 60.0, -2.312),
+        (TEXTBOOK, 2000, 150.0, -2.33),
+    )
+]
+
+
+def race_text(files, runs, fig4=None):
+    from reproduction_pages.nips import race
+
+    files("race", of_race(runs), looks_at(runs, times=6))
+    files("fig4", {"findings": {"tokens_judged": 1}})
+    files("fig4-likelihood", rows=likelihoods(fig4 or {("mcem-c", 0, 50): -3000.0}))
+    return " ".join(race().split())
+
+
+def test_race_with_two_seeds_and_all_contenders(files):
+    text = race_text(files, RACE)
+    assert "one thread and 2 seeds" in text
+    assert "Whether the remark about SAEM holds depends on" in text
+    better = "SAEM with restarts ends 0.008 nats per token above the schedule of the paper, in less"
+    assert f"{better} CPU time: that is an improvement." in text
+    worse = "The textbook's SAEM ends 0.01 nats per token below the schedule of the paper, in more"
+    assert f"{worse} CPU time." in text
+    assert text.count("improvement") == 2  # the paper's word, and ours once
+    assert "0.002 nats per token below the default, in more CPU time; at equal" in text
+    assert "with α learned ends 0.01 nats per token above that with α = 1" in text
+    assert "In its last 7,500 sweeps it gained 0.1 nats per token" in text
+    assert "averages over C, has" not in text
+
+
+def test_race_when_saem_beats_the_default(files):
+    runs = [
+        run if run[0] != RESTARTED else (*run[:4], 10.0, run[5] + 0.01 * (run[2] + 1))
+        for run in RACE
+    ]
+    text = race_text(files, runs)
+    assert "depends on what it is compared with" not in text
+    assert (
+        "0.008 to 0.018 nats per token above the default, in less CPU time (an improvement)" in text
+    )
+    assert text.count("it is ahead at 8 of 8 looks (after 1.2 to 10 s)") == 2
+
+
+def test_race_when_seeds_disagree(files):
+    runs = [run if run[:3] != (RESTARTED, False, 1) else (*run[:5], -2.5) for run in RACE]
+    text = race_text(files, runs)
+    assert "SAEM with restarts ends between 0.08 below and 0.008 nats per token above" in text
+    assert text.count("improvement") == 1
+
+
+@pytest.mark.parametrize(
+    "kept", [{PAPERS, RESTARTED}, {OURS, RESTARTED}, {PAPERS, OURS}, {RESTARTED}, {PAPERS}]
+)
+def test_race_with_fewer_contenders(files, kept):
+    text = race_text(files, [run for run in RACE if run[0] in kept and run[2] == 0])
+    assert ("above the schedule of the paper" in text) == ({PAPERS, RESTARTED} <= kept)
+    assert ("below the default" in text) == ({OURS, RESTARTED} <= kept)
+    assert ("with α learned ends" in text) == (OURS in kept)
+    assert ("was given 60 iterations" in text) == (PAPERS in kept)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_more_sweeps_are_not_all_that_the_papers_schedule_lacks(files, higher):
+    h = -2900.0 if higher else -3100.0
+    text = race_text(files, RACE, {("mcem-c", 0, 50): -3000.0, ("mcem-h", 0, 50): h})
+    assert ("More of the same sweeps are not all it lacks" in text) == higher
+
+
+def run_on_v2(algorithm, seed, until, norm, excess):
+    return {
+        "algorithm": algorithm,
+        "data_seed": seed,
+        "chain_seed": 1000 + seed,
+        "iterations_until_near": until,
+        "norm_3": norm,
+        "exact_norm_3": 2.0,
+        "excess_at_the_end": excess,
+    }
+
+
+def compared_with_mcem_c(ratios, runs, never=0, p=0.01):
+    return {
+        "runs": runs,
+        "never_near": never,
+        "p_of_no_difference": p,
+        "iterations_relative_to_mcem_c": ratios,
+    }
+
+
+def test_speed_on_v2_when_most_runs_never_came_near(files):
+    from reproduction_pages.synthetic import speed
+
+    runs = [run_on_v2("mcem-c", i, 50 * (i + 1), 2.1, 0.1) for i in range(6)]
+    runs += [run_on_v2("mcem-ch", i, 900 if i == 0 else "", 9.0, 0.5) for i in range(6)]
+    runs += [run_on_v2("mcem-h", i, 500 * (i + 1), 9.0, 0.5) for i in range(6)]
+    sets = {
+        "mcem-c": {"runs": 6},
+        "mcem-h": compared_with_mcem_c([10.0] * 5, 6),
+        "mcem-ch": compared_with_mcem_c([18.0, None, None, None, None], 6, never=5),
+    }
+    text = speed(sets, runs, 2000)
+    # at least 18, 20, 13.3, 10, 8 and 6.7
+    assert (
+        "in the median MCEM-CH takes more than 12 times (5 of 6 runs never came so near) and "
+        "MCEM-H takes 10 times the iterations of MCEM-C. So the paper is right about speed." in text
+    )
+    sets["mcem-h"]["p_of_no_difference"] = 0.2
+    assert "right about speed" not in speed(sets, runs, 2000)
+
+
+def test_v2_with_ten_data_sets(files):
+    from reproduction_pages.synthetic import fig3b
+
+    runs = [
+        run_on_v2(a, i, until, norm, 0.1 * i)
+        for a, until, norm in (("mcem-c", 50, 2.1), ("mcem-h", 1000, 9.0), ("mcem-ch", "", 12.0))
+        for i in range(10)
+    ]
+    whole = {"iterations_until_near": [50] * 5, "excess_at_the_end": [0, 0.2, 0.45, 0.7, 0.9]}
+    sets = {"mcem-c": {"runs": 10, "never_near": 0}}
+    sets["mcem-h"] = compared_with_mcem_c([20.0] * 5, 10)
+    sets["mcem-ch"] = compared_with_mcem_c([None] * 5, 10, never=10)
+    for a in ("mcem-h", "mcem-ch"):
+        ratios = sets[a]["iterations_relative_to_mcem_c"]
+        sets[a]["cpu_seconds_relative_to_mcem_c"] = ratios
+    sets = {a: x | whole for a, x in sets.items()}
+    sets["mcem-ch"]["iterations_until_near"] = [None] * 5
+    findings = {"over_data_sets": sets, "smallest_cost": 1676.77}
+    files("fig3b", {"settings": {"n_iter": 2000}, "findings": findings}, [{"iteration": 1}])
+    files("fig3b-runs", rows=runs)
+    text = " ".join(fig3b().split())
+    assert "above its minimum (10 data sets). To within half a nat of the minimum, in the" in text
+    assert "MCEM-CH takes more than 40 times (10 of 10 runs never came so near) and" in text
+    assert "So the paper is right about speed." in text
+    assert "by 0.1 (MCEM-C), 7 (MCEM-H) and 10 (MCEM-CH) in the median." in text
+    assert "| MCEM-CH | never | never | never | 0.01 | 10 |" in text
+
+
+def test_norms_on_v2_in_words(files):
+    from reproduction_pages.synthetic import smallest_norm
+
+    def runs(norm, excess):
+        return [
+            run_on_v2(
+                a, i, 50, norm if a != "mcem-c" else 2.1 + i, excess * i if a != "mcem-c" else 0.1
+            )
+            for a in ("mcem-c", "mcem-h", "mcem-ch")
+            for i in range(3)
+        ]
+
+    text = smallest_norm(runs(12.0, 0.2))
+    assert "The norms look as described" in text
+    assert "by 1.1 (MCEM-C), 10 (MCEM-H) and 10 (MCEM-CH) in the median" in text
+    assert "MCEM-H ends 0.1 nats above MCEM-C in the median (−0.1 to 0.3)" in text
+    assert "So the norms exaggerate" in text
+    text = smallest_norm(runs(12.0, 5.0))
+    assert "4.9 nats above" in text
+    assert "exaggerate" not in text
+    text = smallest_norm(runs(3.5, 0.2))
+    assert "The norms do not look as described" in text
+    assert "exaggerate" not in text
+
+
+def test_medians_are_over_the_fits_that_there_are(files):
+    from reproduction_pages.beyond import overfit
+
+    scores = {"mcem-c": 0.001, "vbem": 0.0, "mjle": 0.03, "kl-nmf": 0.05}
+    fits = [
+        {
+            "data": "simulated",
+            "alpha": alpha,
+            "data_seed": seed,
+            "n_samples": 100,
+            "method": method,
+            "n_components": 4 * factor,
+            "factor": factor,
+            "columns_used": 4 if method in ("mcem-c", "vbem") else 4 * factor,
+            "effective_columns": 4.0 + seed,
+            "completion": -3.0 - seed - (loss if factor == 4 else 0.0),
+        }
+        for alpha, seeds in ((0.3, (0, 1)), (1.0, (0,)))
+        for seed in seeds
+        for factor in (1, 4)
+        for method, loss in scores.items()
+        if method != "mjle" or alpha == 1.0
+    ]
+    settings = {"factors": [1, 2, 4], "n_true": 4, "n_features": 5, "n_tokens": 9, "n_nips": 10}
+    settings |= {"n_samples": [100], "alphas": [0.3, 1.0]}
+    files("overfit", {"settings": settings, "findings": {}}, fits)
+    text = " ".join(overfit().split())
+    assert "medians over 2 data sets, or as many as are given in brackets" in text
+    assert (
+        "| simulated, α = 0.3, N = 100 | 4 | 4.5; −3.500 | 4.5; −3.500 | – | 4.5; −3.500 |" in text
+    )
+    assert "| simulated, α = 1, N = 100 | 4 | 4.0; −3.000 (1) |" in text
+    assert "MJLE (α = 1) uses 16 columns and loses 0.03: it overfits, as reported." in text
+    assert "KL-NMF (α = 0.3 and 1) uses 16 and loses 0.05." in text
+    assert (
+        "The marginal likelihood uses 4 and loses at most 0.001. "
+        "Its spare columns are all empty in 3 of 3 fits." in text
+    )
+    assert "The variational bound uses 4 for α = 0.3 and 1, and loses nothing." in text
+    for row in fits:
+        if row["method"] == "mjle":
+            row["completion"] = -3.0
+    nips = {"data": "NIPS", "data_seed": 0, "n_samples": 1200, "alpha": 1.0}
+    fits += [
+        fits[0] | nips | {"factor": k, "n_components": 10 * k, "completion": -9.0 + 0.1 * k}
+        for k in (1, 2)
+    ]
+    files("overfit", rows=fits)
+    text = " ".join(overfit().split())
+    assert "MJLE (α = 1) uses 16 columns and loses nothing." in text
+    assert "overfits" not in text
+    assert "| NIPS, α = 1, N = 1,200 | 10 | 4.0; −8.900 | – | – | – |" in text
+    assert "On NIPS, from 10 to 20 components MCEM-C gains 0.1 nats per token" in text
