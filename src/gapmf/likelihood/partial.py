@@ -25,7 +25,7 @@ from gapmf.types import Array, Index
 
 PILOT = 100  # samples that tell how many are needed
 PART = 0.6  # of the samples: if more are needed, all are computed
-OWN = 0.5  # of the error that is allowed, for that of the values which are computed
+OWN = 0.75  # of the error that is allowed, for that of the values which are computed
 MARGIN = 0.9  # of the error that is allowed: the spread is known only roughly
 TOL, MAX_PASSES = 1e-4, 100  # of the bounds: where α is small, some need many passes
 

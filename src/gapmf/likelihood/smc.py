@@ -48,7 +48,7 @@ _BLOCK_COST = 5e7  # operations of one task of a thread
 # particles are worth more than moves.
 COARSE_ISLANDS = 2
 COARSE_PARTICLES = 64  # per island; with fewer, the estimate is too small by more than its error
-COARSE_SPACING = 6.0
+COARSE_SPACING = 2.0
 MAX_PARTICLES = 1 << 12  # that a precision can lead to
 ENOUGH = 1.5  # times the variance that was asked for
 MAX_COARSE = 8  # times as many particles: beyond, better guides and more moves pay
