@@ -44,8 +44,8 @@ _PILOT_PART = 8  # the pilot has 1/8 of the particles
 _TARGET_ERROR = 0.3  # standard error of a sample that needs no more particles
 _BLOCK_COST = 5e7  # operations of one task of a thread
 
-# A coarse estimate: few islands, rough guides, and moves that are far apart. When guides are good,
-# particles are worth more than moves.
+# A coarse estimate: few islands, rough guides, and moves that are further apart than usual: one
+# whenever the tokens seen have doubled. With few components and good guides, fewer moves would do.
 COARSE_ISLANDS = 2
 COARSE_PARTICLES = 64  # per island; with fewer, the estimate is too small by more than its error
 COARSE_SPACING = 2.0
