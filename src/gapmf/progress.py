@@ -66,8 +66,6 @@ def fit_bar(
         def show(record: Iteration) -> None:
             rank = int((record.model.shares > prune_tol).sum())
             parts = [f"rank {rank} of {record.model.n_components}"]
-            if np.isfinite(record.gain):
-                parts.append(f"gain {record.gain:.1e} (stops at {tol:.0e})")
             if np.isfinite(record.objective):
                 parts.append(f"objective {record.objective:,.1f}")
             if np.isfinite(record.log_likelihood):
@@ -75,8 +73,10 @@ def fit_bar(
             if np.isfinite(shown["value"]):
                 parts.append(f"log p {shown['value']:,.1f}")
             shown["text"], shown["n"] = " · ".join(parts), record.iteration
+            if np.isfinite(record.gain):  # of the window before: not what ended the fit
+                parts.insert(1, f"gain {record.gain:.1e} (stops at {tol:.0e})")
             left = (max_iter - record.iteration) * record.seconds / record.iteration
-            text = f"{shown['text']} · at most {format_duration(left)} more"
+            text = " · ".join([*parts, f"at most {format_duration(left)} more"])
             bar.update(task, completed=record.iteration, text=text)
 
         yield (show,)
