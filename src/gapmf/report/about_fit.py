@@ -97,7 +97,10 @@ def _how_well(data: Data) -> Html:
                 "which has only the overall frequencies of the features",
             )
         )
-    total = f"{_signed(found.total, 0)}" + ("" if error == 0 else f" ± {found.std_error:,.0f}")
+    digits = 0 if error == 0 or found.std_error >= 10 else 2
+    total = _signed(found.total, digits)
+    if error > 0:
+        total += f" ± {found.std_error:,.{digits}f}"
     explained = (
         f"The likelihood is the probability of the data under the model. Its natural logarithm, in "
         f"nats, is {total} in all; divided by the number of counts it can be compared between data "
