@@ -38,7 +38,8 @@ pruned = est.prune(X, report=report)
 ax = gapmf.plot.rank_report(report)
 
 # %%
-# The four that remain:
+# The four that remain. "at most": the component is clearly needed, so that its refit was not taken further, and this is an
+# upper bound of its cost.
 ax = gapmf.plot.rank_report(pruned.rank_report(X))
 
 # %%

@@ -36,5 +36,5 @@ axes = check.plot([axes[name] for name in "ABC"])
 # %%
 # Has the fit converged?
 # ----------------------
-# The norms of the components, iteration by iteration.
+# The norms of the components, iteration by iteration: in the end they only vary about fixed values, so it has.
 ax = gapmf.plot.convergence(est)

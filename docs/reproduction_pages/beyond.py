@@ -276,7 +276,7 @@ def spare_column() -> str:
     columns += ["held-out gain, nats per sample", "max r > 1", "worth BIC's price"]
     intro = (
         'The paper explains the "self-regularization" of maximum marginal likelihood by its penalty term, and reports of '
-        "earlier work that columns beyond the true number came out empty. With the exact maximum this can be checked. "
+        "earlier work that columns beyond the true number were empty there. With the exact maximum this can be checked. "
         "`gapmf reproduce spare -o DIR` draws data as in the paper's synthetic experiment (two components, F = 4), with "
         "W* = (scale/α) W₁*, and maximises the exact likelihood with K = 2 and with spare columns. Spare columns are the "
         "smallest ones. The table has minimum · quartiles · maximum over data sets; the held-out gain, on a thousand "
@@ -322,10 +322,10 @@ def lessons(cells: list[dict]) -> list[str]:
         f"{number(100 * share[1, 100, 1, 1], 2)} %).",
         "**They shrink as data grow**: with N, and with the scale. Small α makes them smaller (components are seen apart), "
         "large α larger.",
-        f"**They are worth little.** The gain is {between(gains, 2)} nats in the median of a cell, and exceeds BIC's price in "
+        f"**They are worth little.** The gain is {between(gains, 2)} nats in the median of a row, and exceeds BIC's price in "
         f"{worth or 'none'} of {counted()}. A threshold on shares would have to be above {percent(largest)} to "
         "catch all of them; the gain of a column does not have this problem.",
-        f"**They cost next to nothing.** Held-out samples lose at most {number(max(loss), 2)} nats each in the median of a cell: "
+        f"**They cost next to nothing.** Held-out samples lose at most {number(max(loss), 2)} nats each in the median of a row: "
         "this is the robustness to K.",
         f"**The score test agrees.** {score}, where r_f = mean_n v_fn E[1/[Wh_n]_f | v_n]. The slope of the likelihood at an "
         "empty column is N (α/β) (r_f − 1). Since r_f is one on average at the truth, some feature nearly always exceeds one "
