@@ -861,8 +861,8 @@ class GammaPoissonMF(
 
         The result is exact where that is cheap. Otherwise four Gibbs chains per sample run until
         the error of the sample's activations (2.2 standard errors) is below `precision`, or after
-        about 400 sweeps at the default. `posterior(X).reliable` says where it was reached. Features that
-        are zero in every component are ignored, with a warning: they say nothing about the
+        about 400 sweeps at the default. `posterior(X).reliable` says where it was reached. Features
+        that are zero in every component are ignored, with a warning: they say nothing about the
         activations.
 
         Parameters
