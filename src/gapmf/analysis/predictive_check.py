@@ -141,7 +141,7 @@ class PredictiveCheck:
                 f"those of {self.n_entries_checked:,}, chosen at random from {self.n_samples:,}."
             )
         texts = [" ".join(notes), *(f"- {text}" for text in self.advice)]
-        return "\n".join([*lines, "", *(fill(t, 98, subsequent_indent="  ") for t in texts)])
+        return "\n".join([*lines, "", *(fill(t, 86, subsequent_indent="  ") for t in texts)])
 
     @property
     def advice(self) -> list[str]:
