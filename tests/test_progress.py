@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import rich.console
 
 from gapmf import GammaPoissonMF, GaP
 from gapmf import progress as bars
+from gapmf.em.history import Iteration
 from gapmf.likelihood import posterior
 from gapmf.progress import format_duration, progress_bar
 
@@ -97,6 +99,19 @@ def test_long_waits_are_announced_once(monkeypatch, capfd):
 
 
 @pytest.mark.usefixtures("terminal")
+def test_the_bar_of_a_fit_tells_the_gain_until_it_ends(monkeypatch):
+    """What a bar tells last is not the gain of the last window but one."""
+    bar, model = MagicMock(), GaP([[1.0]])
+    bar.__enter__.return_value = bar
+    monkeypatch.setattr(bars, "_new_bar", lambda columns: bar)
+    record = Iteration(3, 6.0, 3, np.nan, model, gain=2e-3)
+    with bars.fit_bar(1, label="x", max_iter=10, prune_tol=1e-3, tol=1e-3) as (show,):
+        show(record)
+        during = bar.update.call_args.kwargs["text"]
+    assert during == "rank 1 of 1 · gain 2.0e-03 (stops at 1e-03) · at most 14 s more"
+    assert bar.update.call_args.kwargs["text"] == "rank 1 of 1"
+
+
 def test_a_bar_ends_with_an_interruption(capfd):
     def interrupted():
         with progress_bar(1, "transform") as move:

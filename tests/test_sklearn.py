@@ -345,7 +345,7 @@ def test_progress_is_shown(capfd):
     GammaPoissonMF(2, random_state=0, verbose=True, score_every=5, tol=1e-3).fit(X)
     out, err = capfd.readouterr()
     assert out == ""
-    for part in ("mcem-c", "rank 2 of 2", "gain ", "(stops at 1e-03)", "log p -"):
+    for part in ("mcem-c", "rank 2 of 2", "log p -"):
         assert part in err
     GammaPoissonMF(2, random_state=0, tol=1e-3).fit(X)
     assert capfd.readouterr() == ("", "")
