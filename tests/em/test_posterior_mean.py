@@ -52,6 +52,7 @@ def test_draws_do_not_depend_on_how_features_are_divided():
     assert not (whole == parts).any()
 
 
+@pytest.mark.slow
 def test_draws_of_c_and_w_have_the_posterior_of_directions():
     """Against integration over both directions (F = 2), with norms, α and β as they are."""
     alpha, beta, norms, eta = np.array([0.5, 2.0]), np.array([1.0, 1.0]), np.array([6.0, 1.5]), 1.5
@@ -86,6 +87,7 @@ def topics(seed, N):
     return sp.csr_array(truth.sample(N, random_state=seed))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the learned α of components")
 def test_the_mean_predicts_better_than_the_mode():
     """And it draws as long as it has climbed; threads change no bit."""
