@@ -82,7 +82,8 @@ for ax in axes:
 # %%
 # Which programs differ between cell types?
 # -----------------------------------------
-# Intervals are for the populations that the cells come from.
+# Intervals are for the populations that the cells come from. A star marks a difference that is significant at 0.05 after Holm's
+# correction for all comparisons.
 comparison = gapmf.compare_anndata(adata, est, "cell_type")
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 ax = comparison.plot(ax)
