@@ -147,6 +147,19 @@ def test_chains_may_end_in_the_middle_of_a_round(n_sweeps):
     assert np.median(ratio) > 0.05
 
 
+def test_tasks_are_short_however_many_sweeps_samples_may_make():
+    """Between tasks, progress is told and Ctrl-C is answered; where they end changes no bit."""
+    model = a_model(3, 20, 4)
+    X = model.sample(300, random_state=5)
+    told = {most: [] for most in (64, 40_960)}
+    found = [
+        sizes_of(X, model, precision=1.0, max_sweeps=most, progress=told[most].append).mean
+        for most in told
+    ]
+    assert len(told[40_960]) > 5 > len(told[64])
+    np.testing.assert_array_equal(*found)
+
+
 EDGES = {
     "counts of 10⁵": ([[100_000, 40_000]], GaP([[3.0, 0.5], [1.0, 2.0]])),
     "α = 0.01": ([[6, 1, 0], [0, 2, 9]], a_model(2, 3, 1, alpha=0.01)),

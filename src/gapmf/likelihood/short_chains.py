@@ -26,7 +26,7 @@ from gapmf.parallel import Progress, map_reduce, part_of
 from gapmf.types import Array
 
 _BLOCK_ENTRIES = 1 << 20  # counts that are laid out at once, so that memory is bounded
-_TASK_WORK = 2e7  # tokens × components: a fraction of a second, so Ctrl-C is answered
+_TASK_WORK = 2e7  # tokens × components × sweeps: a fraction of a second, so Ctrl-C is answered
 
 # The kernels of a sweep can also add over samples, which is not asked for here.
 _NO_PLAN = EStepPlan(np.uint64(0), 0, 0, 0, 0, False)
@@ -100,7 +100,9 @@ def sample_sizes(
         ) -> None:
             posterior_sizes(*task, *data, *arrays, own)
 
-        place = (np.cumsum((n_lanes + 20.0) * K * 16) / _TASK_WORK).astype(np.int64)
+        # A few samples may make all sweeps: at a high precision, tasks have fewer samples.
+        each = max(16.0, max_sweeps / 8.0)
+        place = (np.cumsum((n_lanes + 20.0) * K * each) / _TASK_WORK).astype(np.int64)
         edges = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), int(hi - lo)]
         tasks = list(pairwise(edges))
         map_reduce(work, tasks, make_arrays, n_jobs, part_of(progress, lo / N, hi / N))
