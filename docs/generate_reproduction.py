@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction_pages.beyond import overfit, rates, spare, spare_column
-from reproduction_pages.nips import fig4, race
+from reproduction_pages.fig4 import fig4
+from reproduction_pages.race import race
 from reproduction_pages.synthetic import fig1, fig2, fig3a, fig3b
 from reproduction_pages.words import wrapped
 

@@ -131,3 +131,13 @@ def wrapped(text: str) -> str:
     )
     # A line that begins with % would be a comment: its number goes with it.
     return re.sub(r" (\S+)\n(%)", r"\n\1 \2", lines)
+
+
+def ahead_by(gaps: list[float], what: str = "it", unit: str = "") -> str:
+    """Return differences to something in words."""
+    unit = f" {unit}" if unit else ""
+    if min(gaps) >= 0:
+        return f"{between(gaps, 2)}{unit} above {what}"
+    if max(gaps) <= 0:
+        return f"{between([-x for x in gaps], 2)}{unit} below {what}"
+    return f"between {number(-min(gaps), 2)} below and {number(max(gaps), 2)}{unit} above {what}"

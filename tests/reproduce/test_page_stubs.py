@@ -52,7 +52,7 @@ def run_of(algorithm, seed, iterations, settled, planned=None):
     ],
 )
 def test_norms_are_compared_in_the_longest_runs(files, settled, words):
-    from reproduction_pages.nips import settling
+    from reproduction_pages.fig4 import settling
 
     long = [run_of(a, 0, 1000, n) for a, n in zip(("mcem-c", "mcem-ch"), settled, strict=True)]
     short = [run_of(a, 1, 200, 150) for a in ("mcem-c", "mcem-ch")]
@@ -113,7 +113,7 @@ def looks_at(runs, times=1):
 
 
 def test_likelihoods_of_three_seeds_with_mcem_h_in_one(files):
-    from reproduction_pages.nips import in_words
+    from reproduction_pages.fig4 import in_words
 
     files(
         "fig4-likelihood",
@@ -136,7 +136,7 @@ def test_likelihoods_of_three_seeds_with_mcem_h_in_one(files):
 
 
 def test_mcem_c_may_be_behind_or_alone(files):
-    from reproduction_pages.nips import in_words
+    from reproduction_pages.fig4 import in_words
 
     files("race", of_race([]))
     values = {("mcem-c", 0, n): -3000.0 for n in (10, 20)}
@@ -155,7 +155,7 @@ def test_mcem_c_may_be_behind_or_alone(files):
 
 
 def test_the_default_is_compared_if_the_same_documents_are_judged(files):
-    from reproduction_pages.nips import in_words
+    from reproduction_pages.fig4 import in_words
 
     files("race", of_race([(OURS, False, 1, 668, 20.0, -2.9)]))
     at = {("mcem-c", s, 200): -3000.0 for s in (0, 1)}
@@ -178,7 +178,7 @@ def compared(algorithms, seeds, iteration, common, smallest=0.95):
 
 
 def test_solutions_in_words(files):
-    from reproduction_pages.nips import solutions
+    from reproduction_pages.fig4 import solutions
 
     same = [compared(("mcem-ch", "mcem-c"), (0, 0), 1000, 10)]
     same.append(compared(("mcem-ch", "mcem-c"), (1, 1), 200, 10, smallest=0.91))
@@ -212,7 +212,7 @@ RACE = [
 
 
 def race_text(files, runs, fig4=None):
-    from reproduction_pages.nips import race
+    from reproduction_pages.race import race
 
     files("race", of_race(runs), looks_at(runs, times=6))
     files("fig4", {"findings": {"tokens_judged": 1}})

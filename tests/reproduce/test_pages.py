@@ -45,7 +45,7 @@ def test_the_verdict_on_v1_follows_the_numbers(p, ratio, words):
     ],
 )
 def test_differences_in_words(gaps, words):
-    from reproduction_pages.nips import ahead_by
+    from reproduction_pages.words import ahead_by
 
     assert ahead_by(gaps) == words
 
