@@ -119,11 +119,17 @@ def predict(rows: sp.csr_array, alpha: Array) -> Costs:
     return Costs(np.where(memory > MAX_MEMORY, np.inf, operations), log_terms, memory)
 
 
-def quadrature_cost(m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int) -> Array:
-    """Predict the operations of visiting all nodes of K−1 sticks with m nodes each."""
+def quadrature_cost(
+    m: NDArray[np.int64], n_entries: NDArray[np.int64], K: int, *, moments: bool = False
+) -> Array:
+    """Predict the operations of visiting all nodes of K−1 sticks with m nodes each.
+
+    Moments take K more divisions per entry, and all products of two components.
+    """
+    visit = (6.0 + 2.0 * K * moments) * n_entries + 0.5 * K**2 * moments + 8.0
     with np.errstate(over="ignore"):
         visits: Array = m.astype(float) ** max(K - 1, 0)
-        cost = visits * (6.0 * n_entries + 8.0) + 100.0
+        cost = visits * visit + 100.0
     return np.where(visits < 2.0**62, cost, np.inf)  # node numbers have 64 bits
 
 

@@ -356,14 +356,15 @@ def _check_quantiles(quantiles: Any) -> Array:
 
 
 def _is_cheap(rows: sp.csr_array, model: GaP) -> NDArray[np.bool_]:
-    """Return for which samples quadrature is cheap."""
+    """Return for which samples the quadrature of second moments, of degree |v| + 2, is cheap."""
     cheap = np.ones(rows.shape[0], dtype=bool)
     for members, columns in group_by_support(rows, model.W):
         if columns.size > 1:
             total = np.asarray(rows[members].sum(axis=1)).astype(float)
-            m = nodes_per_stick(model.alpha[columns], total)[0]
+            m = nodes_per_stick(model.alpha[columns], total + 2)[0]
             n_entries = np.diff(rows.indptr)[members]
-            cheap[members] = quadrature_cost(m, n_entries, columns.size) <= EXACT_COST
+            cost = quadrature_cost(m, n_entries, columns.size, moments=True)
+            cheap[members] = cost <= EXACT_COST
     return cheap
 
 
