@@ -43,7 +43,10 @@ def estimate(cell: Cell, measured: Measured) -> float:
 
 
 def budget(cells: Iterable[Cell], rows: Iterable[dict[str, Any] | None]) -> dict[str, float]:
-    """Return measured and estimated CPU seconds, and the minutes on two idle cores."""
+    """Return measured and estimated CPU seconds, and the minutes on two idle cores.
+
+    `took` are the minutes of the clock that the runs took so far, side by side.
+    """
     pairs = list(zip(cells, rows, strict=True))
     measured = {
         c: (r.get("process_cpu", r["cpu"] + OVERHEAD), r["cpu"])
@@ -57,4 +60,10 @@ def budget(cells: Iterable[Cell], rows: Iterable[dict[str, Any] | None]) -> dict
         "measured": sum(process for process, _ in measured.values()),
         "estimated": sum(s for cell, s in costs.items() if cell not in measured),
         "minutes": (side_by_side + alone) / 60,
+        "took": sum(
+            r.get("process_wall", 0.0) / (WORKERS if c.threads == 1 else 1)
+            for c, r in pairs
+            if r is not None
+        )
+        / 60,
     }

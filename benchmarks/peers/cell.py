@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from peers import measures
 from peers.data import MissingDataError, Split, load
-from peers.protocol import Fitted, Peer
+from peers.protocol import Fitted, Infer, Peer
 from peers.watch import Watch, cpu_seconds
 
 FEW, TINY = 40, 0.5  # samples and CPU seconds of the fit before the clock starts
@@ -58,10 +58,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     os.replace(file.name, path)
 
 
-def judged(split: Split, fitted: Fitted, base: np.ndarray) -> dict[str, Any]:
+def judged(
+    split: Split, fitted: Fitted, base: np.ndarray, infer: Infer | None = None
+) -> dict[str, Any]:
     """Return the perplexity of the hidden halves, also with other ε, and the cost of inference."""
     cpu, wall = cpu_seconds(), time.perf_counter()
-    theta = fitted.infer(split.shown)
+    theta = (infer or fitted.infer)(split.shown)
     cpu, wall = cpu_seconds() - cpu, time.perf_counter() - wall
     values = {
         str(e): measures.completion_perplexity(split.hidden, theta, fitted.components, base, e)
@@ -147,6 +149,11 @@ def finished(
             base,
         ),
         **judged(split, fitted, base),
+        "faster": {
+            settings: {name: found[name] for name in ("perplexity", "infer_cpu")}
+            for settings, infer in fitted.faster.items()
+            if (found := judged(split, fitted, base, infer))
+        },
     }
 
 

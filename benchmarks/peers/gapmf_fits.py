@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ PREDICTION = {"learn_alpha": True, "pseudo_count": "auto", "schedule": "posterio
 PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125, "max_iter": 1000}
 SHOWN = 0.5  # the shown half of a sample has half of its expected counts
 SMOOTHING = 1e-3  # the estimator's own default, for words that no component has
+PRECISION, COARSER = 0.05, (0.1, 0.3)  # of activations: the estimator's default, and less
 
 
 def fitted(model: GaP, train: sp.csr_array, passes: float, threads: int, **notes: Any) -> Fitted:
@@ -26,11 +28,14 @@ def fitted(model: GaP, train: sp.csr_array, passes: float, threads: int, **notes
     smooth = model.smoothed(totals, SMOOTHING)
     half = GaP(smooth.W * SHOWN, smooth.alpha, smooth.beta)
 
-    def infer(shown: sp.csr_array) -> np.ndarray:
-        found = posterior_activations(shown, half, quantiles=(), random_state=0, n_jobs=threads)
+    def infer(shown: sp.csr_array, precision: float = PRECISION) -> np.ndarray:
+        found = posterior_activations(
+            shown, half, precision=precision, quantiles=(), random_state=0, n_jobs=threads
+        )
         return rows_to_one(found.mean * model.column_norms)
 
-    return Fitted(rows_to_one(model.W.T), infer, passes, notes)
+    faster = {f"precision={p}": partial(infer, precision=p) for p in COARSER}
+    return Fitted(rows_to_one(model.W.T), infer, passes, notes, faster)
 
 
 def peer(name: str, settings: str, **parameters: Any) -> Peer:

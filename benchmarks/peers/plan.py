@@ -11,8 +11,8 @@ from peers.cell import Cell
 from peers.ranks import RECIPES
 from peers.registry import PEERS
 
-NIPS_LIMIT = {10: 60.0, 20: 90.0, 50: 150.0, 200: 150.0}  # CPU seconds of a fit
-OTHER_LIMIT = 30.0
+NIPS_LIMIT = {10: 40.0, 20: 60.0, 50: 100.0, 200: 150.0}  # CPU seconds of a fit
+OTHER_LIMIT = 20.0
 GRID = {
     "digits": (10,),
     "small counts": (10,),

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 from peers.watch import Watch
 
+Infer = Callable[[sp.csr_array], np.ndarray]
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -19,13 +21,14 @@ class Fitted:
     `components` (K × F) has rows that sum to one. `infer` takes the shown counts of new samples
     (N × F) and returns proportions over components (N × K), by the peer's own inference. Rows sum
     to one, or are zero where the peer has nothing to say. `passes` counts sweeps or passes over
-    all samples so far.
+    all samples so far. `faster` has further forms of `infer`, by the settings that they differ in.
     """
 
     components: np.ndarray
-    infer: Callable[[sp.csr_array], np.ndarray]
+    infer: Infer
     passes: float
     notes: dict[str, Any] = field(default_factory=dict)
+    faster: dict[str, Infer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

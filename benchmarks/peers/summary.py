@@ -24,7 +24,7 @@ from peers.registry import PEERS
 KEPT = (
     "N", "F", "tokens", "n_test", "cpu", "wall", "memory_mib", "passes", "stopped_by_limit",
     "n_components", "npmi", "cosine", "perplexity", "perplexity_common", "by_epsilon",
-    "infer_cpu", "infer_wall", "reason", "rank", "notes", "process_wall",
+    "infer_cpu", "infer_wall", "faster", "reason", "rank", "notes", "process_wall",
     "process_cpu", "version", "warm_up",
 )  # fmt: skip
 LOOKS = ("cpu", "wall", "passes", "perplexity")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import mean
+from typing import Any
+
 from reproduction_pages.words import number, table
 
-from comparison_pages.results import NAMES, QUARTER, Results, several, title
+from comparison_pages.results import NAMES, OURS, QUARTER, Results, several, title
+
+TOMOTOPY = ("LDA, tomotopy", "LDA, tomotopy η = 0.1")
 
 
 def costs(results: Results, data: str, K: int) -> str:
@@ -32,6 +37,78 @@ def costs(results: Results, data: str, K: int) -> str:
         "inference, CPU ms per sample",
     ]
     return table(head, lines)
+
+
+def equal_quality(results: Results) -> list[dict[str, Any]]:
+    """Return, for each case, tomotopy's better form and our cheapest inference that is as good.
+
+    Each has a perplexity and CPU seconds per sample; our settings are None if none is as good.
+    """
+    found = []
+    for data, K in results.settings():
+        theirs = {
+            peer: mean(values)
+            for peer in TOMOTOPY
+            if (values := results.values("perplexity", data=data, K=K, peer=peer))
+        }
+        rows = [r for r in results.rows(data=data, K=K, peer=OURS) if "faster" in r]
+        if not theirs or not rows:
+            continue
+        best = min(theirs, key=theirs.__getitem__)
+        seconds = [
+            r["infer_cpu"] / r["n_test"]
+            for r in results.rows(data=data, K=K, peer=best)
+            if "infer_cpu" in r
+        ]
+        forms = {"the default": [(r["perplexity"], r["infer_cpu"] / r["n_test"]) for r in rows]}
+        for name in rows[0]["faster"]:
+            forms[name] = [
+                (r["faster"][name]["perplexity"], r["faster"][name]["infer_cpu"] / r["n_test"])
+                for r in rows
+            ]
+        means = {name: [mean(x) for x in zip(*some, strict=True)] for name, some in forms.items()}
+        good = {name: x for name, x in means.items() if x[0] <= theirs[best]}
+        chosen = min(good, key=lambda name: good[name][1]) if good else None
+        found.append(
+            {
+                "data": data,
+                "K": K,
+                "best": best,
+                "goal": theirs[best],
+                "theirs": mean(seconds),
+                "default": means["the default"],
+                "chosen": chosen,
+                "ours": good.get(chosen or ""),
+            }
+        )
+    return found
+
+
+def inference(results: Results) -> str:
+    """Return the cost of new samples at the quality of tomotopy."""
+    lines = []
+    for x in equal_quality(results):
+        ours, ratio = "not as good with any", "–"
+        if x["ours"] is not None:
+            ours = f"{number(1e3 * x['ours'][1])} ({x['chosen']}: {number(x['ours'][0], 4)})"
+            ratio = number(x["theirs"] / x["ours"][1], 2)
+        lines.append(
+            [
+                title(x["data"], x["K"]),
+                f"{number(1e3 * x['theirs'])} ({number(x['goal'], 4)})",
+                f"{number(1e3 * x['default'][1])} ({number(x['default'][0], 4)})",
+                ours,
+                ratio,
+            ]
+        )
+    head = [
+        "CPU ms per sample (perplexity)",
+        "tomotopy",
+        "gapmf, precision=0.05",
+        "as good",
+        "ratio",
+    ]
+    return table(head, lines) if lines else ""
 
 
 def growth(results: Results) -> str:
@@ -122,10 +199,15 @@ def missing(results: Results) -> str:
 def plan_cost(results: Results) -> str:
     """Return how the plan was budgeted."""
     budget = results.content["budget"]
+    how = "The runner makes two runs of one thread side by side, and those of two threads alone, at the end."
+    if not results.content["missing"]:
+        return (
+            f"The {results.content['planned']} runs of the plan took {number(budget['took'], 2)} minutes on two cores "
+            f"({number(budget['measured'])} CPU seconds, with start, compilation and judging). {how}"
+        )
     return (
         f"The {results.content['planned']} runs of the plan are estimated to take {number(budget['minutes'], 2)} minutes on two idle cores: "
         f"{number(budget['measured'])} CPU seconds were measured, and {number(budget['estimated'])} are estimated for runs that "
         "were not made, from the same method with another seed or K, or else by their limit, which is the most that a fit may take. Start "
-        "and judging are included, in proportion to K. The runner "
-        "makes two runs of one thread side by side, and those of two threads alone, at the end."
+        f"and judging are included, in proportion to K. {how}"
     )

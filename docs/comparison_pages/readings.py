@@ -6,6 +6,7 @@ from statistics import mean
 
 from reproduction_pages.words import listed, number
 
+from comparison_pages import cost as cost_tables
 from comparison_pages import quality
 from comparison_pages.quality import rank_counts
 from comparison_pages.results import OURS, Results, title
@@ -64,7 +65,8 @@ def higher(results: Results) -> list[str]:
 
 def speed(results: Results) -> list[str]:
     """Say how long gapmf takes to be as good as the best other package, a whole fit, and inference."""
-    return [part for part in (_races(results), _whole_fits(results), _inference(results)) if part]
+    parts = _races(results), _whole_fits(results), _inference(results), _equal_quality(results)
+    return [part for part in parts if part]
 
 
 def _races(results: Results) -> str:
@@ -147,6 +149,27 @@ def _inference(results: Results) -> str:
     return (
         "**New samples.** The CPU time of inference beside that of the fastest other package, whatever its quality. "
         + _by_size(ratios)
+    )
+
+
+def _equal_quality(results: Results) -> str:
+    found = cost_tables.equal_quality(results)
+    if not found:
+        return ""
+    slower = {
+        title(x["data"], x["K"]): (x["ours"][1] / x["theirs"], "tomotopy")
+        for x in found
+        if x["ours"] and x["ours"][1] > x["theirs"]
+    }
+    never = [title(x["data"], x["K"]) for x in found if x["ours"] is None]
+    n = len(found) - len(slower) - len(never)
+    return " ".join(
+        [
+            f"**New samples, at equal quality.** With the coarsest `precision` at which its perplexity is not above tomotopy's, "
+            f"inference takes no longer than tomotopy's in {n} of {len(found)} cases.",
+            *([_by_size(slower)] if slower else []),
+            *([f"It is not as good with any precision for {listed(never)}."] if never else []),
+        ]
     )
 
 
