@@ -159,7 +159,7 @@ def overfit() -> str:
         f"{data_sets(max(sizes))}{', or as many as are given in brackets' if min(sizes) < max(sizes) else ''}"
         f"{', and one fit to four fifths of NIPS' if nips else ''}. Given W, activations "
         "are the posterior mean for all methods. MJLE has no maximum for α < 1; at α = 1 it is KL-NMF "
-        "with another scale.",
+        "with another scale. The picture has the scores less that of MCEM-C with the smallest K on the same data set.",
         table(["data", "K", *METHODS.values()], lines),
         f"{on_known_truth([row for row in fits if row['data'] == 'simulated'], s)}{_nips(fits)} Files: `overfit.csv` also "
         "has the likelihood of held-out samples, `overfit-shares.csv` the share of every column.",
@@ -246,11 +246,13 @@ def _nips(fits: list[dict]) -> str:
             first, last = mine[0], mine[-1]
             change = last["completion"] - first["completion"]
             said.append(
-                f"from {first['n_components']:.0f} to {last['n_components']:.0f} components {label} "
-                f"{'gains' if change > 0 else 'loses'} {number(abs(change), 2)} nats per token, and has an effective "
-                f"number of {last['effective_columns']:.0f} columns"
+                f"{label} {'gains' if change > 0 else 'loses'} {number(abs(change), 2)} nats per token and then has "
+                f"an effective number of {last['effective_columns']:.0f} columns"
             )
-    return f" On NIPS, {'; '.join(said)}." if said else ""
+    if not said:
+        return ""
+    few, many = f"{first['n_components']:.0f}", f"{last['n_components']:.0f}"
+    return f" On NIPS, from {few} to {many} components {listed(said)}."
 
 
 def spare_column() -> str:
