@@ -37,7 +37,7 @@ from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
 from gapmf.types import Array, Index
 from gapmf.validation import LARGEST_ALPHA, check_number, check_random_state, check_whole
 
-EXACT_COST = 1e6  # operations per sample up to which moments are exact: a millisecond
+EXACT_COST = 2e6  # operations per sample up to which moments are exact: two milliseconds
 MAX_MOMENTS = 1 << 22  # second moments that are held at once, K² per sample
 MAX_DRAWS = 1024  # per sample, that can be asked for
 QUANTILE_DRAWS = 512  # that quantiles and deviations come from, if no more are asked for
@@ -77,8 +77,8 @@ class Posterior:
     exact : ndarray of bool of shape (n_samples,)
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
-        Error of the vector of a sample's means relative to its length, as measured from its
-        chains: 2.2 standard errors, or one if `careful`; 0 where exact.
+        Monte Carlo error of a sample's means, relative to the Euclidean norm of these means, as
+        measured from its chains: 2.2 standard errors, or one if `careful`; 0 where exact.
     reliable : ndarray of bool of shape (n_samples,)
         False where the chains still disagree by more than `precision` after all sweeps (2 % if
         `careful`), where a very small α may have kept all of them in one mode, and where the
@@ -123,8 +123,10 @@ def posterior_activations(
     model : GaP
         The model.
     precision : float, default=0.05
-        Largest error of a sample's means, relative to the length of their vector. Samples whose
-        chains disagree by more get more sweeps.
+        Target for the Monte Carlo error of a sample's means (2.2 standard errors), relative to the
+        Euclidean norm of these means. The chains of a sample stop when the error is below it. Each
+        chain makes at most 1/precision² sweeps (this limit is at least 64 and at most 4096), so
+        the target may be missed: `reliable` of the result is then False.
     quantiles : sequence of float, default=(0.05, 0.95)
         Levels of the quantiles, between 0 and 1.
     n_draws : int, default=0
@@ -157,7 +159,7 @@ def posterior_activations(
 
     Notes
     -----
-    Moments are exact where quadrature takes less than a millisecond per sample. Otherwise they
+    Moments are exact where quadrature takes less than two milliseconds per sample. Otherwise they
     are means over four chains of the Gibbs sampler of [1]_ that start apart.
 
     References

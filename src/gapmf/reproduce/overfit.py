@@ -215,7 +215,7 @@ def _cells(curves: dict[str, Any]) -> list[dict[str, Any]]:
                     "held_out",
                     "completion",
                     "completion_gain",
-                )  # fmt: skip
+                )
             }
         )
     return found
@@ -224,7 +224,8 @@ def _cells(curves: dict[str, Any]) -> list[dict[str, Any]]:
 def draw(outcome: Outcome) -> Any:
     """Draw the effective number of columns and the held-out score against the number fitted.
 
-    Scores are beside that of MCEM-C with the fewest components, for each data set. Lines are medians over data sets, in bands from the smallest to the largest value.
+    Scores are beside that of MCEM-C with the fewest components, for each data set. Lines are
+    medians over data sets, in bands from the smallest to the largest value.
     """
     cells = outcome.findings["cells"]
     problems = list(dict.fromkeys((c["data"], c["alpha"], c["n_samples"]) for c in cells))
