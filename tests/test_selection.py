@@ -36,7 +36,7 @@ def test_held_out_counts_find_the_papers_rank(data):
     lines = str(found).splitlines()
     assert [line.endswith("<- chosen") for line in lines] == [False, False, True, *[False] * 3]
     assert "a random fifth of all counts, given the others, in nats" in lines[-2]
-    assert "the smallest rank within two standard errors of the best" in lines[-1]
+    assert "the smallest rank whose log-likelihood is within two standard errors" in lines[-1]
     assert ROUGH.n_components == 10  # untouched
 
 

@@ -37,7 +37,7 @@ class RankSelection:
     ----------
     n_components : int
         The chosen rank. With held-out data, it is the smallest one whose log-likelihood is within
-        two standard errors of the best. With BIC, it has the highest `score`.
+        two standard errors of that of the best. With BIC, it is the one with the highest `score`.
     estimator : GammaPoissonMF
         The fit of this rank to all counts; if `interrupted`, it may be the compared one.
     ranks : ndarray of int of shape (n_ranks,)
@@ -51,8 +51,8 @@ class RankSelection:
     criterion : {"held-out counts", "held-out entries", "held-out samples", "BIC"}
         What decided.
     estimators : tuple of GammaPoissonMF
-        The compared fits, in the order of `ranks`. If held-out counts or entries decide, these
-        are fits to the others; of counts, with components on the scale of all counts.
+        The compared fits, in the order of `ranks`. They are made without the counts or entries
+        that are held out. With held-out counts, `components_` is on the scale of all counts.
     interrupted : bool
         Whether Ctrl-C came before all fits were made.
     """
@@ -75,19 +75,20 @@ class RankSelection:
         for i, rank in enumerate(self.ranks):
             line = f"{rank:>5} {self.score[i]:>16,.1f} {-below[i]:>12,.1f} ± {self.error[i]:<5.2g}"
             lines.append(line + ("  <- chosen" if rank == self.n_components else ""))
+        smallest = (
+            "the smallest rank whose log-likelihood is within two standard errors of that of the "
+            "best"
+        )
         what, rule = {
             "held-out counts": (
                 "log-likelihood of a random fifth of all counts, given the others",
-                "the smallest rank within two standard errors of the best",
+                smallest,
             ),
             "held-out entries": (
                 "log-likelihood of a random fifth of all entries, given the others",
-                "the smallest rank within two standard errors of the best",
+                smallest,
             ),
-            "held-out samples": (
-                "log-likelihood of the held-out samples",
-                "the smallest rank within two standard errors of the best",
-            ),
+            "held-out samples": ("log-likelihood of the held-out samples", smallest),
             "BIC": (
                 "log-likelihood of the fitted counts, less ½ log N for each parameter",
                 "the rank with the highest score",
@@ -108,7 +109,7 @@ def select_rank(
     exposure: Any = None,
     observed: Any = None,
 ) -> RankSelection:
-    """Choose the number of components (the rank) by how well they predict.
+    """Choose the number of components (the rank) by how well fits predict held-out data.
 
     After Ctrl-C, the ranks that are finished are compared.
 
@@ -123,9 +124,11 @@ def select_rank(
         ignored.
     criterion : {"prediction", "bic"}, default="prediction"
         What decides without `X_test`. "prediction" holds out a random fifth of the counts of each
-        sample. It fits the rest and predicts the held-out counts; given the activations, the two
-        parts are independent. The chosen fit is then continued with all counts. "bic" is the
-        Bayesian information criterion [1]_, which is strict when there are many features.
+        sample. Each rank is fitted to the rest and predicts the held-out counts; given the
+        activations, the two parts are independent. The chosen rank is the smallest one whose
+        log-likelihood of the held-out counts is within two standard errors of that of the best;
+        its fit is then continued with all counts. "bic" is the Bayesian information criterion
+        [1]_, which is strict when there are many features.
     how : {"fits", "prune"}, default="fits"
         How to get the fits. "fits" makes one per rank. "prune" fits the largest rank and removes
         components one at a time, the least costly first, as `GammaPoissonMF.rank_report` does.

@@ -79,7 +79,7 @@ def test_the_printed_report_explains_its_words(reports):
     """One line per component, then what the numbers are, what decided, and what r means."""
     for name, (data, rule) in {
         "held-out counts": ("held-out counts (a random 20% of all)", "two standard err"),
-        "held-out samples": ("the held-out samples", "two standard errors of the best so far"),
+        "held-out samples": ("the held-out samples", "errors of that of the best model so far"),
         "BIC": ("the fitted counts", f"BIC's price of a component, {reports['BIC'].price:.1f} nat"),
     }.items():
         report = reports[name]
@@ -92,7 +92,7 @@ def test_the_printed_report_explains_its_words(reports):
         assert f"rank: 3, by {name}." in words
         assert rule in words
         assert re.search(r"one more component: r = [\d.]+ ± [\d.]+ at feature \d+\.", words)
-        assert "grows by the factor r" in words
+        assert "EM multiplies the weight of a feature in a tiny new component by r" in words
         assert "the largest (r − 1)/error of 30 features: no more than chance gives" in words
         assert max(map(len, str(report).splitlines())) <= 100
         assert repr(report) == "RankReport(rank=3, n_components=4)"

@@ -56,10 +56,10 @@ CRITERIA = ("prediction", "bic")
 class RankReport:
     """Report on the components of a fit: the cost of removing each, and how many to keep.
 
-    Components are removed one at a time: first those that cost nothing, beginning with the
-    smallest, then those that cost least. With held-out data, this goes on while their
-    log-likelihood is within two standard errors of that of the best model so far. With BIC, it
-    goes on while a removal costs less log-likelihood than `price`.
+    Components are removed one at a time, small and cheap ones first. With held-out data, a
+    component stays removed if the log-likelihood of these data is then within two standard errors
+    of that of the best model so far. With BIC, it stays removed if this costs less log-likelihood
+    than `price`.
 
     If counts are held out, the report describes a new fit to the other counts. Its components are
     numbered like the matching components of the given fit.
@@ -97,9 +97,10 @@ class RankReport:
     removed : tuple of int
         Removed components, in the order of removal.
     r : ndarray of shape (n_features,)
-        Score test for one more component. Where r_f > 1, adding a tiny component with feature f
-        raises the likelihood. Under the true model, r_f is 1 on average, so compare
-        (r_f − 1) / r_error, the number of standard errors above 1.
+        Score test for one more component. An iteration of EM multiplies the weight of feature f
+        in a tiny new component by r_f. Where r_f > 1, such a component raises the likelihood.
+        Under the true model, r_f is 1 on average, so compare (r_f − 1) / r_error, the number of
+        standard errors above 1.
     r_error : ndarray of shape (n_features,)
         Standard errors of `r`.
     labels : tuple of str
@@ -149,9 +150,13 @@ class RankReport:
         anew = ""
         if self.criterion == "held-out counts":
             anew = " The components are those of a new fit to the other counts."
-        rule = "the loss is within two standard errors of the best so far"
+        rule = (
+            "the log-likelihood of the held-out data is then within two standard errors of that of "
+            "the best model so far"
+        )
         if self.price is not None:
-            rule = f"that costs less than BIC's price of a component, {self.price:.1f} nats"
+            price = f"BIC's price of a component, {self.price:.1f} nats"
+            rule = f"this costs less log-likelihood than {price}"
         cheap = self.keep & ~self.bound & (self.cost < 2.0 * self.cost_error)
         if self.removed and cheap.any():
             anew += (
@@ -161,15 +166,16 @@ class RankReport:
         f = int(np.nan_to_num((self.r - 1.0) / np.maximum(self.r_error, 1e-12)).argmax())
         name = f"feature {f}" if self.feature_names is None else repr(str(self.feature_names[f]))
         excess = (self.r[f] - 1.0) / max(float(self.r_error[f]), 1e-12)
-        verdict = "more than chance would give" if excess > 4.0 else "no more than chance gives"
+        verdict = "more than chance gives" if excess > 4.0 else "no more than chance gives"
         bound = "; <: at most this, clearly needed" if self.bound.any() else ""
         return [
             f"cost: the loss in log-likelihood of {data}, in nats (natural logarithms), when this "
             f"component alone is removed and the others are refitted, ± its standard error{bound}",
             f"rank: {self.rank}, by {self.criterion}. Components are removed one at a time, "
-            f"small and cheap ones first, while {rule}.{anew}",
-            f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. A new, "
-            f"tiny component grows by the factor r where r > 1. This feature has the largest "
+            f"small and cheap ones first. A component stays removed if {rule}.{anew}",
+            f"one more component: r = {self.r[f]:.2f} ± {self.r_error[f]:.2f} at {name}. An "
+            "iteration of EM multiplies the weight of a feature in a tiny new component by r. "
+            "Where r > 1, such a component raises the likelihood. This feature has the largest "
             f"(r − 1)/error of {self.r.size:,} features: {verdict}.",
         ]
 
