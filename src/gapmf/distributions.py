@@ -43,7 +43,7 @@ def negative_binomial(
     Parameters
     ----------
     alpha : float or array-like
-        Dispersion α > 0.
+        Size α > 0 (the inverse of the dispersion).
     p : float or array-like, optional
         Event probability, in [0, 1). SciPy's own parameter is 1 − p.
     p0 : float or array-like, optional
@@ -83,20 +83,20 @@ def negative_binomial(
 class NegativeMultinomial:
     """Negative multinomial distribution NM(α, p) with the interface of `scipy.stats`.
 
-    It counts F kinds of events until α failures. It is also the law of independent Poisson
-    counts whose rates share one Gamma-distributed factor (Proposition 1 of [1]_).
+    It counts F kinds of events until α failures. It is also the distribution of independent
+    Poisson counts whose rates share one Gamma-distributed factor (Proposition 1 of [1]_).
 
     Parameters
     ----------
     alpha : float
-        Dispersion α > 0; it need not be an integer.
+        Size α > 0 (the inverse of the dispersion); it need not be an integer.
     p : array-like of shape (n_features,)
         Event probabilities, ≥ 0, with a sum below 1. The paper writes p₀ for 1 − Σ_f p_f.
 
     Attributes
     ----------
     alpha : float
-        Dispersion α.
+        Size α.
     p : ndarray of shape (n_features,)
         Event probabilities, read-only.
     p0 : float
@@ -105,7 +105,7 @@ class NegativeMultinomial:
     See Also
     --------
     negative_binomial : The case of one feature.
-    GaP.component : The law of one component of a model.
+    GaP.component : The distribution of the counts of a component.
 
     References
     ----------
@@ -139,7 +139,7 @@ class NegativeMultinomial:
 
     @classmethod
     def from_rates(cls, alpha: float, beta: float, w: ArrayLike) -> NegativeMultinomial:
-        """Make the law of x_f ~ Poisson(w_f λ) with λ ~ Gamma(α, β): Proposition 1, Eq. 17.
+        """Make the distribution of x_f ~ Poisson(w_f λ), λ ~ Gamma(α, β): Proposition 1, Eq. 17.
 
         p₀ = β/(Σw + β) is computed without a subtraction, so it stays accurate when Σw ≫ β.
 
@@ -268,7 +268,7 @@ class NegativeMultinomial:
     def rvs(self, size: int | tuple[int, ...] = 1, random_state: Any = None) -> NDArray[np.int64]:
         """Draw random counts.
 
-        Features are drawn one after another from the conditional laws
+        Features are drawn one after another from the conditional distributions
         X_f | X_1..X_{f−1} ~ NB(α + Σ_{g<f} X_g, p_f / (p₀ + Σ_{g≤f} p_g)). This uses neither
         the Gamma variable of Proposition 1 nor the multinomial of Proposition 2.
 

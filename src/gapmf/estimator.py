@@ -131,11 +131,12 @@ class GammaPoissonMF(
         latent variables: C, the counts split by component, and H, the activations. Unless
         schedule="paper", "mcem-h" is the same as "mcem-ch": see `schedule`.
 
-        "exact", "em-c" and "em-ch" use exact posterior moments, for few components: 3 with
-        hundreds or thousands of counts per sample, more when the counts are small. "exact" climbs
-        to a maximum along the exact gradient. Then it tries to exchange components (if their α
-        differ), and to remove the smallest one and grow it again. "em-c" and "em-ch" are the
-        paper's EM algorithms; "em-c" is the parameter-expanded form [2]_ of "em-ch".
+        "exact", "em-c" and "em-ch" use exact posterior moments, for two or three components and
+        small data. An iteration that would take more than 1e11 operations is refused with an
+        error. "exact" maximises the likelihood by gradient ascent with the exact gradient. Then it
+        tries to exchange components (if their α differ), and to remove the smallest one and grow
+        it again. "em-c" and "em-ch" are the paper's EM algorithms; "em-c" is the
+        parameter-expanded form [2]_ of "em-ch".
 
         "vbem" and "mjle" maximise something else, for comparison. "vbem" is mean-field
         variational EM [3]_, which maximises a lower bound of log p(X | W). "mjle" is maximum
@@ -173,8 +174,9 @@ class GammaPoissonMF(
 
         "posterior" predicts new samples best, and departs from the paper: it needs a prior
         (`pseudo_count`), and returns the posterior mean of the components' directions instead of
-        the maximum. It climbs as "adaptive" does, then draws W, for at least as many iterations,
-        and averages the last half or more of the draws ("mcem-c" only, no unobserved entries).
+        the maximum. It fits as "adaptive" does until it is near the maximum, then draws W for at
+        least as many iterations, and averages the last half or more of the draws ("mcem-c" only,
+        no unobserved entries).
 
         "saem" (stochastic approximation EM) also begins with one sweep per iteration. A window is a
         series of iterations after which the fit decides how to go on. Once the gain of a window
@@ -197,8 +199,9 @@ class GammaPoissonMF(
         update of "mcem-h" is then the update of "mcem-ch"; further updates would need every draw
         of h.
     n_draws, n_burn_in : int, default=None
-        Sweeps per iteration of schedule="paper"; 150 each if None, as in the paper's synthetic
-        examples (125 each for NIPS).
+        Sweeps per iteration of schedule="paper": `n_burn_in` sweeps are discarded, then `n_draws`
+        are used. If None, each is 150, as in the paper's synthetic examples. For NIPS, the paper
+        has 125 each.
     max_iter : int, default=None
         Maximum number of iterations. If None, it is 500 for schedule="paper", 2000 for the
         other schedules, and 1000 for algorithms without Monte Carlo.
@@ -215,9 +218,9 @@ class GammaPoissonMF(
         window gained.
 
         "em-c" and "em-ch" stop when the expected remaining gain is below `tol` nats per token, and
-        a short climb along the gradient does not find more. "vbem" and "mjle" stop when the
-        expected remaining gain, in what they maximise, is below `tol` nats per token. "exact"
-        always climbs to the maximum.
+        a few steps of gradient ascent do not gain more. "vbem" and "mjle" stop when the expected
+        remaining gain, in what they maximise, is below `tol` nats per token. "exact" goes on until
+        gradient ascent gains nothing more, whatever `tol` is.
     init : {"mean", "random"} or array-like of shape (n_components, n_features), default="mean"
         "mean" is the paper's starting point, where all components are alike. This is a saddle
         point. Monte Carlo noise drives the fit away from it; without Monte Carlo, the start is
@@ -233,10 +236,13 @@ class GammaPoissonMF(
         norms of the components do not change. With 0, a sample that has a feature without counts
         in the fit has log-likelihood −inf. `fit` and `components_` do not depend on it.
     precision : float, default=0.05
-        Largest Monte Carlo error (2.2 standard errors) of a sample's activations in `transform`,
-        `proportions` and `posterior`, relative to the length of their vector. Chains stop after
-        at most 1/precision² sweeps (at least 64, at most 4096), whether it was reached or not:
-        `posterior(X).reliable` says where it was. The posterior itself is often wider than 0.05.
+        Target for the Monte Carlo error (2.2 standard errors) of a sample's activations in
+        `transform`, `proportions`, `posterior`, `recommend`, `compare` and `predictive_check`,
+        relative to the Euclidean norm of the sample's activations. The Gibbs chains of a sample
+        stop when the error is below it. Each chain makes at most 1/precision² sweeps (this limit
+        is at least 64 and at most 4096), so the target may be missed: `posterior(X).reliable` is
+        then False. This error is not the posterior standard deviation of an activation, which is
+        often larger, and which more sweeps do not reduce.
     prune_tol : float, default=1e-3
         A component counts in `rank_` if its share of the expected counts is above this.
     score_every : int, default=0
@@ -248,9 +254,10 @@ class GammaPoissonMF(
     n_jobs : int, default=None
         Number of threads; None means 1, and -1 all cores. The result does not depend on it.
     engine : {"local", "dask"} or distributed.Client, default="local"
-        Where the Monte Carlo algorithms draw. "local" is this machine. "dask" is the cluster of
-        the current `distributed.Client`, or of one that is passed: for Dask arrays, Dask data
-        frames, and shards that all workers can read. The result does not depend on it.
+        Where the Gibbs sampler of the Monte Carlo algorithms runs. "local" is this machine. "dask"
+        is the cluster of the current `distributed.Client`, or of one that is passed: for Dask
+        arrays, Dask data frames, and shards that all workers can read. The result does not depend
+        on it.
     checkpoint : str or path, default=None
         File to which the fit is saved every 15 seconds (less often if writing is slow), so that
         `resume` can continue it after a crash. With exact moments, only the start of the fit is
@@ -279,7 +286,8 @@ class GammaPoissonMF(
         The part η Σ_fk log(F w_fk/S_k) of what the fit maximises: 0 without a prior, or if all
         features have equal weight.
     rank_ : int
-        Number of components whose share of the expected counts exceeds `prune_tol`.
+        Number of components whose share of the expected counts exceeds `prune_tol`. It may differ
+        from `rank_report(X).rank`, the number of components that the rank report keeps.
     n_iter_ : int
         Number of iterations.
     converged_ : bool
@@ -433,9 +441,10 @@ class GammaPoissonMF(
             depth, hours of observation, area. "total" is the total count of each sample, divided
             by the mean total. None means 1 for all. Not for "vbem" and "mjle".
         observed : array-like or sparse matrix of bool, or "nan", default=None
-            Mask with the shape of X, True where an entry was observed. Other entries are no zeros:
-            they are left out of the likelihood, and counts there are ignored. None means that all
-            were observed. "nan" is the same as missing="nan", for methods without `missing`.
+            Mask with the shape of X, True where an entry was observed. The other entries are left
+            out of the likelihood, which is not the same as a count of zero. Any counts there are
+            ignored. None means that all entries were observed. "nan" is the same as
+            missing="nan", for methods without `missing`.
         missing : {"nan"}, default=None
             With "nan", missing values in a dense array or a data frame were not observed. None
             means that there must not be any.
@@ -473,12 +482,15 @@ class GammaPoissonMF(
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Update the components with a block of samples, by on-line EM.
 
-        The samples are seen once and not kept, so that memory depends on the number of features
-        only. Each block is cut into mini-batches of at most 500 samples in random order; blocks of
-        10,000 samples or more should be random samples of the data themselves. The first call
-        starts from `init`; a call after `fit` goes on from its components. Several passes over the
-        data are several calls for each block. `algorithm` must be "mcem-c", and `schedule`, `tol`,
-        `max_iter`, `n_init`, `checkpoint` and `score_every` are not used.
+        The samples are seen once and not kept, so that memory does not grow with their number.
+        Each block is cut into mini-batches of at most 500 samples in random order. Samples are not
+        exchanged between blocks, so each block should be a random sample of the data. The first
+        call starts from `init`; a call after `fit` goes on from its components. To pass over the
+        data several times, call `partial_fit` several times for each block.
+
+        `algorithm` must be "mcem-c", and `pseudo_count` must be 0. For this reason,
+        schedule="posterior", which needs a `pseudo_count`, raises an error. Apart from this,
+        `schedule`, `tol`, `max_iter`, `n_init`, `checkpoint` and `score_every` are not used.
 
         Parameters
         ----------
@@ -636,8 +648,9 @@ class GammaPoissonMF(
         ----------
         path : str or path
             The `checkpoint` of the fit. The fit goes on writing to it.
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            The counts of the fit.
+        X : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_features)
+            The counts of the fit, in any form that `fit` takes: also shards, an AnnData in backed
+            mode, or with engine="dask" a Dask array or data frame.
         sample_weight : array-like of shape (n_samples,), default=None
             The weights of the fit.
         exposure, observed : array-like or str, default=None
@@ -859,11 +872,11 @@ class GammaPoissonMF(
         different components have different scales. To cluster, plot or compare samples, use
         `proportions`.
 
-        The result is exact where that is cheap. Otherwise four Gibbs chains per sample run until
-        the error of the sample's activations (2.2 standard errors) is below `precision`, or after
-        about 400 sweeps at the default. `posterior(X).reliable` says where it was reached. Features
-        that are zero in every component are ignored, with a warning: they say nothing about the
-        activations.
+        The result is exact where that is cheap. Otherwise it is the mean of four Gibbs chains per
+        sample. They stop when the Monte Carlo error of the sample's activations is below the
+        estimator's `precision`, or after 1/precision² sweeps (400 at the default).
+        `posterior(X).reliable` is False where the error is not below it. Features that are zero in
+        every component are ignored, with a warning: they say nothing about the activations.
 
         Parameters
         ----------
@@ -971,8 +984,9 @@ class GammaPoissonMF(
         n_draws : int, default=0
             Number of posterior draws to return, at most 1024.
         precision : float, default=None
-            Largest error of a sample's means, relative to the length of their vector. If None,
-            the estimator's `precision`.
+            Target for the Monte Carlo error of a sample's means, relative to the Euclidean norm of
+            these means. It may be missed: see the parameter `precision` of the estimator, which is
+            the value if None.
         careful : bool, default=False
             Whether to run many short chains per sample, from guided starts, until the error is
             0.5 %. `precision` is then ignored. This takes about a hundred times as long. Use it
@@ -1140,10 +1154,9 @@ class GammaPoissonMF(
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Counts.
         precision : float or None, default=1e-4
-            Approximate upper limit of the standard error of the total, in nats per token. The
-            time grows with its inverse square. If X has only a few short samples, the limit may
-            not be reached. None means the full effort of `log_marginal_likelihood` for every
-            sample.
+            Target for the standard error of the total, in nats per token. The time grows with its
+            inverse square. It may not be reached, for example if X has only a few short samples.
+            If None, each sample is computed as by `log_marginal_likelihood` without `precision`.
         method : str, default="auto"
             One of the methods of `log_marginal_likelihood`. Only "auto" uses `precision`.
         total_only : bool, default=False
@@ -1250,8 +1263,9 @@ class GammaPoissonMF(
     def score(self, X: Any, y: Any = None, exposure: Any = None, observed: Any = None) -> float:
         """Compute the mean log-likelihood per sample, for comparing fits.
 
-        Its standard error is at most about 1e-4 nats per token. If a random part of the samples
-        is enough for this precision, the others are not computed.
+        The target for its Monte Carlo error is that of `log_likelihood`: a standard error of 1e-4
+        nats per token. If a random part of the samples is enough for this, the others are not
+        computed.
 
         Parameters
         ----------
@@ -1290,8 +1304,9 @@ class GammaPoissonMF(
         They say how far `components_` may be from the true W, if the number of components is
         right and the fit is at its maximum. α and β are treated as known. If α was learned, the
         errors are therefore too small, and a warning says so. Entries that are zero, or that
-        explain less than one expected count, get NaN; for the others, these entries are taken to
-        be exactly zero. Refused after fits with `pseudo_count`, exposures or unobserved entries.
+        explain less than one expected count, get NaN. The errors of all other entries are computed
+        as if those were exactly zero. After a fit with `pseudo_count`, exposures or unobserved
+        entries, this method raises an error.
 
         Parameters
         ----------
@@ -1506,8 +1521,8 @@ class GammaPoissonMF(
         Statistics of X are compared with those of data drawn from the model: totals of samples,
         the share of zeros, the over-dispersion of features, the largest counts, and the spread of
         counts around their expected values. The result prints as a table, with p-values, and
-        says what to change; `plot` draws it. Of large data, a random part is checked, so that
-        this takes a small part of the time of a fit.
+        says what to change; `plot` draws it. If X is large, a random part of its samples is
+        checked, so that this takes a small part of the time of a fit.
 
         If X are the data of the fit, the model was chosen to be near to them, so p-values tend to
         be too large. Features that no component has are ignored, with a warning.
@@ -1591,7 +1606,7 @@ class GammaPoissonMF(
         sample's proportions. So they say whether groups differ, and not only whether these samples
         do. The samples of a group should be independent: if each donor gave many cells, compare
         donors. With few tokens per sample and components that overlap, expected proportions are
-        drawn towards those of all samples, so differences tend to be too small.
+        shrunk towards those of all samples, so differences tend to be too small.
 
         Parameters
         ----------
@@ -1660,8 +1675,10 @@ class GammaPoissonMF(
         """Report what each component is worth, and how many are worth keeping.
 
         First, each component alone is removed and the others are refitted briefly. The report
-        says how much log-likelihood this costs. Then components are removed one after another,
-        as long as the criterion allows it.
+        says how much log-likelihood this costs. Then components are removed one at a time, small
+        and cheap ones first. With held-out data, a component stays removed if the log-likelihood
+        of these data is then within two standard errors of that of the best model so far. With
+        BIC, it stays removed if this costs less log-likelihood than BIC's price of a component.
 
         With criterion="prediction", the report describes a new fit to four fifths of the counts,
         with components in the same order. It may take longer than the fit.
@@ -1925,7 +1942,7 @@ class GammaPoissonMF(
         """Write the fitted estimator to one file, at exactly that path.
 
         All parameters are kept except `callbacks`, `checkpoint` and a `random_state` that is
-        not a number. An existing file is replaced at once, when the new one is complete.
+        not a number. The new file is complete before it replaces an existing one.
 
         Parameters
         ----------

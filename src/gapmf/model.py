@@ -39,7 +39,7 @@ class Latent(NamedTuple):
     L : ndarray of int64 of shape (n_samples, n_components)
         Component sizes L_kn = Σ_f c_fkn.
     C : ndarray of int64 of shape (n_samples, n_components, n_features)
-        Components: C[n, k] is the paper's vector c_kn.
+        Counts of each component: C[n, k] is the paper's vector c_kn.
     """
 
     H: Array
@@ -230,7 +230,7 @@ class GaP:
         return pseudo_count * (logs - F * float(np.log(self.column_norms[used] / F).sum()))
 
     def rescale(self, scale: ArrayLike) -> GaP:
-        """Rescale W and β together, which leaves the law of the counts unchanged: Eq. 32.
+        """Rescale W and β together; the distribution of the counts does not change: Eq. 32.
 
         Parameters
         ----------
@@ -251,7 +251,9 @@ class GaP:
         return GaP(self.W * lam, self.alpha, self.beta * lam)
 
     def component(self, k: int) -> NegativeMultinomial:
-        """Return the law of one component c_kn, a negative multinomial: Eq. 18.
+        """Return the distribution of the counts of a component, c_kn: Eq. 18.
+
+        It is negative multinomial.
 
         Parameters
         ----------
@@ -261,7 +263,7 @@ class GaP:
         Returns
         -------
         NegativeMultinomial
-            Distribution of the component's counts in one sample.
+            Distribution of the counts of the component in one sample.
 
         Examples
         --------
@@ -304,7 +306,7 @@ class GaP:
         *,
         return_latent: bool = False,
     ) -> NDArray[np.int64] | tuple[NDArray[np.int64], Latent]:
-        """Draw counts by one of the paper's three generative forms, which have the same law.
+        """Draw counts by one of the paper's three generative forms of the same distribution.
 
         Parameters
         ----------
@@ -312,13 +314,15 @@ class GaP:
             Number of samples.
         form : {"gamma-poisson", "negative-multinomial", "multinomial"}, default="gamma-poisson"
             How to draw. "gamma-poisson" is the definition (Eqs. 1 and 2 of [1]_);
-            "negative-multinomial" sums negative multinomial components (Theorem 1, Eqs. 18 and
-            19); "multinomial" draws multinomials of random size (Theorem 2, Eqs. 22 to 24).
+            "negative-multinomial" adds up the counts of the components, each of which is negative
+            multinomial (Theorem 1, Eqs. 18 and 19); "multinomial" draws multinomials of random
+            size (Theorem 2, Eqs. 22 to 24).
         random_state : int, Generator, RandomState or None, default=None
             Source of randomness. NumPy's Gamma variates follow [2]_.
         return_latent : bool, default=False
             Whether to return H, L and C as well; X does not depend on it. The two forms
-            without H draw it from its law given C, so that all forms have the same joint law.
+            without H draw it from its distribution given C, so that all forms have the same joint
+            distribution.
 
         Returns
         -------

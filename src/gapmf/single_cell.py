@@ -109,7 +109,7 @@ def transform_anndata(
     key_added: str = "gap",
     size_factor: str | None = None,
 ) -> Array:
-    """Transform the cells of an AnnData by a fitted estimator, with genes matched by name.
+    """Transform the cells of an AnnData with a fitted estimator; genes are matched by name.
 
     `adata.obsm["X_gap"]` gets each cell's proportions, the expected shares of its counts by
     component (rows sum to 1), and `adata.obsm["X_gap_activations"]` the posterior means of the

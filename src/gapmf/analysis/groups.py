@@ -153,8 +153,8 @@ class GroupComparison:
     def plot(self, ax: Any = None) -> Any:
         """Draw the mean shares of the groups with their intervals, one row per component.
 
-        With more than six groups, differences are drawn as colours. Needs Matplotlib
-        (`pip install "gapmf[plot]"`).
+        With more than six groups, differences are drawn as colours. Needs Matplotlib, which the
+        extra "plot" installs.
 
         Parameters
         ----------

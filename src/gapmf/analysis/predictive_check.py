@@ -151,7 +151,7 @@ class PredictiveCheck:
     def plot(self, axes: Any = None) -> Any:
         """Draw the totals, the variances of features, and all statistics, beside the model's.
 
-        Needs Matplotlib (`pip install "gapmf[plot]"`).
+        Needs Matplotlib, which the extra "plot" installs.
 
         Parameters
         ----------

@@ -150,7 +150,13 @@ def fit(
     pseudo_count: PseudoCount = "0",
     schedule: Schedule = "adaptive",
     max_iter: Annotated[
-        int | None, Option(help="Maximum number of iterations.", min=1, metavar="N")
+        int | None,
+        Option(
+            help="Maximum number of iterations. Default: 500 for --schedule paper, 2000 for the "
+            "other schedules, 1000 for algorithms without Monte Carlo.",
+            min=1,
+            metavar="N",
+        ),
     ] = None,
     tol: Tol = 1e-5,
     smoothing: Annotated[float, Option(help=SMOOTHING)] = 1e-3,
@@ -215,7 +221,8 @@ def fit(
 def score(request: ScoreRequest) -> None:
     """Compute the log-likelihood of data under a model, with its standard error.
 
-    With -o, write the log-likelihood of every sample. Example:
+    Without -o, the total may be estimated from a random part of the samples. With -o, compute all
+    samples and write the log-likelihood of each. Example:
     gapmf score nips.gapmf docword.other.txt.gz -o scores.csv
     """
     from gapmf.cli import predict
@@ -428,10 +435,16 @@ def shard(
 ) -> None:
     """Write counts as a folder of shards, for data that do not fit in memory.
 
-    `gapmf fit` takes the folder as DATA and holds one shard per thread in memory; `score` and
-    `transform` read one shard at a time. Other commands load all shards into memory.
-    Shards are Parquet files with a manifest. UCI and .h5ad files, sorted .mtx files and dense
-    tables are streamed; other files are read as a whole, and a note says so. Example:
+    `gapmf fit` takes the folder as DATA and holds one shard per thread in memory. It loads all
+    shards into memory with --exposure, --schedule online, --stop-words, --min-df, --max-df or
+    --format, and with any algorithm other than mcem-c, mcem-h and mcem-ch. `gapmf score` and
+    `gapmf transform` read one shard at a time. They load all shards into memory with --exposure or
+    --format, after a fit with exposures, and if the names of the features are not those of the
+    model in the same order. All other commands load all shards into memory.
+
+    Shards are Parquet files with a manifest; they need the package pyarrow. UCI and .h5ad files,
+    sorted .mtx files and dense tables are streamed. Other files are read as a whole, and a note
+    says so. Example:
     gapmf shard docword.pubmed.txt.gz -o pubmed
     """
     from gapmf.cli import data_commands
@@ -469,7 +482,8 @@ def simulate(
 ) -> None:
     """Draw counts from a random model, or from a fitted one.
 
-    With --model, leave out -f, -k, --alpha and --counts: the model has them. Example:
+    The options -f, -k, --alpha, --counts and --truth are for a random model: leave them out with
+    --model. Example:
     gapmf simulate -o toy.csv -n 100 -k 3
     """
     from gapmf.cli import data_commands

@@ -18,18 +18,22 @@ from gapmf.errors import InvalidInputError
 _DATA = (
     "Counts, samples × features: UCI docword.NAME.txt, MatrixMarket .mtx, SciPy .npz, .csv, .tsv, "
     ".parquet, .h5ad, a .txt with one document per line, or a folder of .txt files, of 10x files "
-    "or of shards. Most of them may be gzipped."
+    "or of shards. Files of the kinds docword, .mtx, .csv, .tsv and .txt may be gzipped."
 )
-SMOOTHING = (
-    "Weight, from 0 to 1, of the overall feature frequencies that are mixed into each component "
-    "when samples are scored or transformed, so that a feature without counts in the fit gets a "
-    "small probability. With 0, a sample with such a feature has likelihood 0."
+_WEIGHT = (
+    "Weight, at least 0 and less than 1, of the overall feature frequencies that are mixed into "
+    "each component when samples are {}."
 )
+_SCORED = (
+    "In scores, this gives a small probability to a feature without counts in the fit. With 0, a "
+    "sample with such a feature has likelihood 0."
+)
+SMOOTHING = f"{_WEIGHT.format('scored or transformed')} {_SCORED}"
 _GROUPS = (
     "Groups: a column of the obs of an .h5ad, a text file with one group per line and no header, "
     "or a .csv or .tsv with a header row and two columns, the names of samples and their groups."
 )
-_FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad or text"
+_FORMATS = "uci, mtx, npz, csv, tsv, parquet, h5ad, text or shards"
 
 Data = Annotated[Path, Argument(metavar="DATA", help=_DATA)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model file written by `gapmf fit`.")]
@@ -60,10 +64,7 @@ Schedule = Annotated[
 ]
 Tol = Annotated[
     float,
-    Option(
-        help="Stop when one more sweep is expected to raise the log-likelihood by less than this, "
-        "in nats per token (unit of count)."
-    ),
+    Option(help="Tolerance of the stopping rule. Smaller values give longer, more exact fits."),
 ]
 Alpha = Annotated[float, Option(help="Shape of the Gamma prior of activations.")]
 Components = Annotated[
@@ -76,9 +77,10 @@ Output = Annotated[
     Option("--output", "-o", help="Write a table to this .csv, .tsv, .json or .parquet."),
 ]
 EXPOSURE = (
-    "Exposure of each sample, such as sequencing depth or hours: total (its total count), a file "
-    "with one number per line, or the name of a column (of obs for .h5ad, otherwise of the table). "
-    "The column is not used as a feature."
+    "Exposure of each sample, such as sequencing depth or hours: total (its total count, divided "
+    "by the mean total count of the samples of the fit), a file with one number per line, or the "
+    "name of a column (of obs for .h5ad, otherwise of the table). The column is not used as a "
+    "feature."
 )
 Exposure = Annotated[
     str | None,
@@ -97,10 +99,13 @@ PictureOrTable = Annotated[
         ".parquet.",
     ),
 ]
-Smoothing = Annotated[float | None, Option(help=f"{SMOOTHING} Default: that of the fit.")]
 Precision = Annotated[
     float,
-    Option(help="Largest error of a sample's activations, relative to their vector's length."),
+    Option(
+        help="Target for the Monte Carlo error of a sample's activations (2.2 standard errors), "
+        "relative to their Euclidean norm. Each Gibbs chain makes at most 1/PRECISION² sweeps "
+        "(this limit is at least 64 and at most 4096), so the target may be missed."
+    ),
 ]
 Test = Annotated[
     Path | None,
@@ -243,11 +248,16 @@ class Request:
 class ScoreRequest(Request):
     """The arguments of `gapmf score`."""
 
-    smoothing: Smoothing = None
+    smoothing: Annotated[
+        float | None, Option(help=f"{_WEIGHT.format('scored')} {_SCORED} Default: that of the fit.")
+    ] = None
     exposure: Exposure = None
     precision: Annotated[
         float,
-        Option(help="Largest standard error of the total, in nats per token (unit of count)."),
+        Option(
+            help="Target for the standard error of the total, in nats per token (unit of count). "
+            "It may not be reached, for example with only a few short samples."
+        ),
     ] = 1e-4
 
 
@@ -255,7 +265,13 @@ class ScoreRequest(Request):
 class TransformRequest(Request):
     """The arguments of `gapmf transform`."""
 
-    smoothing: Smoothing = None
+    smoothing: Annotated[
+        float | None,
+        Option(
+            help=f"{_WEIGHT.format('transformed')} Features whose weight is 0 in all components "
+            "of the model are ignored, whatever this value is. Default: that of the fit."
+        ),
+    ] = None
     exposure: Exposure = None
     precision: Precision = 0.05
     activations: Annotated[

@@ -66,7 +66,8 @@ def read(
 ) -> Table:
     r"""Read counts, samples × features, with the names of both.
 
-    The format is found from the name of the file; text files may be compressed by gzip.
+    The format is found from the name of the file. Text files may be compressed by gzip: those of
+    the formats "uci", "mtx", "csv", "tsv" and "text".
 
     ==========  =========================  =========================================================
     format      file                       options
@@ -126,16 +127,16 @@ def read(
     encoding : str, default=None
         By default UTF-8.
     leave_out : str, default=None
-        The name of a column of a dense table that is no feature, such as an exposure. Its values
-        need not be counts.
+        The name of a column of a dense table that is not a feature, such as an exposure. Its
+        values need not be counts.
     stop_words : "english", list of str, str or path-like, default=None
         Features to leave out: scikit-learn's list of English words, a list, or a file with one
         word per line.
     min_df, max_df : int or float, default=None
         Leave out features that occur in fewer than `min_df` or in more than `max_df` samples: a
         whole number of samples, or a share of them between 0.0 and 1.0. Use these when you fit.
-        The commands and `transform_anndata` then match other data by feature name. In Python, other
-        data must have the same columns in the same order.
+        The commands, `transform_anndata` and `compare_anndata` then match the features of other
+        data by name. All other functions need the same columns in the same order.
     **vectorizer
         Other options of scikit-learn's CountVectorizer for "text": see the table.
 

@@ -39,8 +39,10 @@ _FILE = re.compile(r"[A-Za-z0-9_-]+\.parquet")
 def open_shards(path: Any) -> Shards:
     """Open a folder of shards, as `gapmf shard` and `write_shards` write it.
 
-    Only the manifest is read. `GammaPoissonMF.fit`, `transform`, `proportions`, `score` and
-    `score_samples` take the result in place of a matrix, and read one shard at a time.
+    Only the manifest is read. These methods of `GammaPoissonMF` take the result in place of a
+    matrix: `fit`, `resume`, `partial_fit`, `fit_transform`, `transform`, `proportions`, `score`,
+    `score_samples` and `log_likelihood`. They read one shard at a time; a fit holds one shard per
+    thread in memory. Needs the package pyarrow, which the extra "parquet" installs.
 
     Parameters
     ----------

@@ -54,7 +54,8 @@ def write_shards(data: Any, path: Any, *, shard_tokens: int = SHARD_TOKENS, **op
 
     A UCI file, a MatrixMarket file whose entries are sorted by sample, a dense .csv or .tsv, and
     an .h5ad (its `X`, stored by rows) are streamed, so that memory does not grow with the number
-    of samples. Other files are read as a whole, and a warning says so.
+    of samples. Other files are read as a whole, and a warning says so. Needs the package pyarrow,
+    which the extra "parquet" installs.
 
     Parameters
     ----------

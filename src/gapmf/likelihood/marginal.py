@@ -78,10 +78,12 @@ def log_marginal_likelihood(
           components.
         - "estimate": "auto" without the exact methods.
     precision : float or None, default=None
-        For "auto": the standard error of the total, in nats per token, that is enough. Samples
-        are then computed exactly where that is cheaper than an estimate; the others get a coarse
-        estimate, and a better one if the total is not precise enough. If None, the effort is
-        that of `n_particles`, for the values of single samples.
+        For "auto": a target for the standard error of the total, in nats per token. Samples are
+        then computed exactly where that is cheaper than an estimate. The others get a coarse
+        estimate, and a better one if the total is not precise enough. The target may not be
+        reached, for example if X has only a few short samples. If None, the value of each sample
+        is precise, not only the total: it is computed exactly where `method` says so, and
+        otherwise with `n_particles` particles (more if `escalate`).
     random_state : int, Generator, RandomState or None, default=None
         Source of randomness of the estimates. The estimate of a sample depends on it and on the
         counts of this sample alone.
@@ -116,7 +118,7 @@ def log_marginal_likelihood(
     ------
     TooCostlyError
         If the predicted cost exceeds `max_cost`, or the memory 2 GiB per thread. With the
-        default limit, a sample of 5,000 counts at 3 components is computed exactly.
+        default limit, method="quadrature" computes a sample of 5,000 counts at 3 components.
 
     See Also
     --------

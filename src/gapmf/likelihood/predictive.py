@@ -84,7 +84,9 @@ def perplexity(
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float or None, default=1e-4
-        Largest standard error in nats per token, for method "auto"; None for full effort.
+        Target for the standard error in nats per token, for method "auto". It may not be reached,
+        for example if X has only a few short samples. If None, each sample is computed as by
+        `log_marginal_likelihood` without `precision`.
     method : str, default="auto"
         Method for the likelihood, as in `log_marginal_likelihood`.
     random_state : int, Generator, RandomState or None, default=None
@@ -196,13 +198,13 @@ def document_completion(
     observed : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
         Observed counts, or all counts if `held_out` is a number.
     held_out : float, or array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Held-out counts of the same samples: the share of held-out tokens is taken from the totals.
-        Or a number between 0 and 1: the tokens of `observed` are then split at random, and each is
-        held out with this probability.
+        Held-out counts of the same samples: the share of held-out tokens is computed from the
+        totals. Or a number between 0 and 1: the tokens of `observed` are then split at random, and
+        each is held out with this probability.
     model : GaP or GammaPoissonMF
         The model, or a fitted estimator, whose smoothing is used.
     precision : float, default=0.05
-        Largest error of a sample's activations, as in `GammaPoissonMF.transform`.
+        Target for the Monte Carlo error of a sample's activations, as in `posterior_activations`.
     joint : bool, default=False
         Whether to compute the joint log-probability `log_p` as well, which takes longer.
     random_state : int, Generator, RandomState or None, default=None

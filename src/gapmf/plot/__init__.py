@@ -1,4 +1,4 @@
-"""Pictures of fits, with Matplotlib (``pip install "gapmf[plot]"``).
+"""Pictures of fits, with Matplotlib, which the extra "plot" installs.
 
 Each function takes axes, or makes a figure of its own, and returns the axes that it has drawn on.
 """
