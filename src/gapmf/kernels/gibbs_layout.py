@@ -246,6 +246,24 @@ def stride_of(n_lanes):
     return stride + 16 if stride % 256 == 0 else stride
 
 
+LINE = 64  # bytes of a cache line, and of the widest vectors
+
+
+def aligned(size: int, dtype: Any) -> NDArray[Any]:
+    """Make an array that begins with a cache line, so that no vector of a tile crosses one."""
+    n_bytes = size * np.dtype(dtype).itemsize
+    room = np.empty(n_bytes + LINE, np.uint8)
+    first = -room.ctypes.data % LINE
+    return room[first : first + n_bytes].view(dtype)
+
+
+def aligned_zeros(size: int, dtype: Any) -> NDArray[Any]:
+    """Make zeros that begin with a cache line."""
+    found = aligned(size, dtype)
+    found[:] = 0
+    return found
+
+
 def make_workspace(
     n_lanes: int, n_tokens: int, K: int, plan: EStepPlan, n_tile: int | None = None
 ) -> Workspace:
@@ -259,23 +277,23 @@ def make_workspace(
     whole = stride if n_tile is None else 0
     f4, u4 = np.float32, np.uint32
     return Workspace(
-        tile=np.empty(K4 * stride if n_tile is None else n_tile, f4),
-        total=np.empty(stride, f4),
-        cum=np.empty(whole, f4),
-        token=np.empty(n_tokens, f4),
-        words=np.empty(n_tokens + 4, u4),
-        own_words=np.empty(4 * K * SWEEPS, u4),
-        few_words=np.empty((FEW_TOKENS + 4) * SWEEPS, u4),
-        large_words=np.empty(TOKENS_IN_WORDS // 2 + 32, u4),
-        inverse=np.zeros(AT_ONCE * whole, f4),
-        batch=np.zeros(AT_ONCE * K4, f4),
-        ratios=np.empty(K4 * whole if plan.expectations else 0, f4),
-        g=np.empty(K),
-        log_g=np.empty(K),
-        h=np.zeros(K4, f4),
-        reach=np.empty(K4, np.int64),
-        p=np.empty(K),
-        rest=np.empty(K),
+        tile=aligned(K4 * stride if n_tile is None else n_tile, f4),
+        total=aligned(stride, f4),
+        cum=aligned(whole, f4),
+        token=aligned(n_tokens, f4),
+        words=aligned(n_tokens + 4, u4),
+        own_words=aligned(4 * K * SWEEPS, u4),
+        few_words=aligned((FEW_TOKENS + 4) * SWEEPS, u4),
+        large_words=aligned(TOKENS_IN_WORDS // 2 + 32, u4),
+        inverse=aligned_zeros(AT_ONCE * whole, f4),
+        batch=aligned_zeros(AT_ONCE * K4, f4),
+        ratios=aligned(K4 * whole if plan.expectations else 0, f4),
+        g=aligned(K, np.float64),
+        log_g=aligned(K, np.float64),
+        h=aligned_zeros(K4, f4),
+        reach=aligned(K4, np.int64),
+        p=aligned(K, np.float64),
+        rest=aligned(K, np.float64),
     )
 
 
@@ -283,10 +301,10 @@ def make_deferred(n_lanes: int, n_samples: int, K: int) -> Deferred:
     """Make arrays for blocks of at most so many lanes and samples."""
     K4 = -(-K // AT_ONCE) * AT_ONCE
     return Deferred(
-        inverse=np.empty(n_lanes + 1, np.float32),
-        h=np.zeros(n_samples * K4, np.float32),
-        factors=np.empty(TERMS),
-        at=np.empty(TERMS, np.int64),
+        inverse=aligned(n_lanes + 1, np.float32),
+        h=aligned_zeros(n_samples * K4, np.float32),
+        factors=aligned(TERMS, np.float64),
+        at=aligned(TERMS, np.int64),
     )
 
 
@@ -294,4 +312,4 @@ def make_beyond(n_lanes: int, K: int, plan: EStepPlan) -> NDArray[np.uint32] | N
     """Make (K4, lanes), flat, for the number of tokens beyond each component; None if not asked."""
     if plan.expectations:
         return None
-    return np.empty(-(-K // AT_ONCE) * AT_ONCE * stride_of(n_lanes), np.uint32)
+    return aligned(-(-K // AT_ONCE) * AT_ONCE * stride_of(n_lanes), np.uint32)
