@@ -9,6 +9,9 @@ from reproduction_pages.words import head, rows
 FIRST_SHOWN = 10  # iteration
 UNIT = "nats per token"
 PAPERS, OURS = "the paper's", "adaptive (default)"
+PAPERS_SWEEPS = 250  # of an iteration
+N_ERRORS = 2.0  # a difference above so many standard errors is one
+MOST = 0.5  # a share above this is most of it
 
 
 def values() -> dict:
@@ -32,12 +35,40 @@ def last_looks(keys: Iterable[tuple[float, float]]) -> dict[float, float]:
     return dict(sorted(keys))
 
 
-def last_of_mcem_c(seed: float) -> tuple[float, float] | None:
-    """Return the last iteration of MCEM-C with a seed that was looked at, and its log-likelihood."""
-    looks = [
-        (n, v["log_likelihood"]) for (a, s, n), v in values().items() if (a, s) == ("mcem-c", seed)
+def last_row(algorithm: str, seed: float) -> dict | None:
+    """Return the last look at an algorithm with a seed."""
+    mine = [v for v in _sorted() if (v["algorithm"], v["seed"]) == (algorithm, seed)]
+    return mine[-1] if mine else None
+
+
+def ends_of_fig4(algorithm: str, tokens: float) -> dict[float, float]:
+    """Return the last log-likelihood per token of an algorithm, by seed."""
+    last = {
+        v["seed"]: v["log_likelihood"] / tokens for v in _sorted() if v["algorithm"] == algorithm
+    }
+    return dict(sorted(last.items()))
+
+
+def _sorted() -> list[dict]:
+    return [v for _, v in sorted(values().items())]
+
+
+def judged_alike() -> bool:
+    """Return whether `fig4` and `race` judge as many tokens: all documents."""
+    return head("race")["findings"]["tokens_judged"] == head("fig4")["findings"]["tokens_judged"]
+
+
+def shares_of_h(runs: list[dict], base: dict[float, float], tokens: float) -> list[float]:
+    """Return how much of the lead of each run over `base`, by seed, MCEM-H of `fig4` has.
+
+    MCEM-H averages over C and has the paper's schedule otherwise.
+    """
+    of_h = ends_of_fig4("mcem-h", tokens)
+    return [
+        (of_h[seed] - base[seed]) / (run["log_likelihood"] - base[seed])
+        for run in runs
+        if (seed := run["seed"]) in base and seed in of_h and run["log_likelihood"] > base[seed]
     ]
-    return max(looks) if looks else None
 
 
 def race_runs(*, learned: bool) -> dict[str, list[dict]]:

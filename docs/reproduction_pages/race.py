@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import log
+
 from reproduction_pages.nips_results import (
+    MOST,
+    N_ERRORS,
     OURS,
     PAPERS,
+    PAPERS_SWEEPS,
     UNIT,
-    last_looks,
-    last_of_mcem_c,
-    leads,
+    ends_of_fig4,
+    judged_alike,
+    last_row,
     race_runs,
+    shares_of_h,
 )
 from reproduction_pages.words import (
     ahead_by,
     between,
+    count,
     head,
     listed,
     minus,
@@ -25,6 +33,7 @@ from reproduction_pages.words import (
 )
 
 SECONDS = 1.0  # schedules are compared at looks after this
+A_LITTLE_MORE = 1.05  # sweeps per iteration of a run of single sweeps: some more judge its windows
 RESTARTED, TEXTBOOK = "SAEM, γ restarted", "SAEM, textbook"
 
 
@@ -68,15 +77,19 @@ def race() -> str:
         "say how many draws they had per iteration, and treats α as fixed.",
         f"**Here** MCEM-C is run from the paper's starting point with K = {s['n_components']}, one thread and "
         f"{several(len(seeds), 'seed')}, by these schedules: {listed_schedules(fixed)}. The paper's has 250 sweeps per iteration, "
-        "and its M-step uses draws of C. The others begin with one sweep per iteration, and use E[C | h]. "
+        "and its M-step uses draws of C. The others begin with one sweep per iteration, and use E[C | h]. The default has momentum besides, SAEM has not. "
         f"The log-likelihood is that of {judged(s['part'])} ({f['tokens_judged']:,} tokens, standard error at most "
         f"{number(error, 1)} nats per token). The documents are among those fitted.",
         "The table has sweeps and CPU seconds at the end, log-likelihood in nats per token for each seed, and CPU seconds "
         f"until a look within {f['near']:g} of the best schedule with the same seed. These times are coarse: each look "
         f"but the last comes after at least {s['growth']:g} times as many sweeps as the one before.",
         table(["", "schedule", "sweeps", "seconds", "log-likelihood", "until near"], lines),
+        limits(fixed, learned, s["max_iter"]),
         papers_end(fixed, f["tokens_judged"]),
-        f"{remark_on_saem(fixed, learned)}{learning}(To add a contender, add one line to `gapmf/reproduce/race.py`.)",
+        remark_on_saem(fixed, f["tokens_judged"]),
+        beside_the_default(fixed, learned),
+        *at_equal_time(),
+        f"{learning}(To add a contender, add one line to `gapmf/reproduce/race.py`.)",
     )
 
 
@@ -103,14 +116,32 @@ def gains(
     ]
 
 
+def limits(fixed: dict[str, list[dict]], learned: dict[str, list[dict]], max_iter: int) -> str:
+    """Return which runs ended at the largest number of iterations, not by themselves.
+
+    These have one sweep per iteration, and some more.
+    """
+    said = []
+    for form, name in FORMS.items():
+        runs = [*fixed.get(form, []), *learned.get(form, [])]
+        capped = [run for run in runs if max_iter <= run["sweeps"] <= A_LITTLE_MORE * max_iter]
+        if capped:
+            said.append(f"{count(len(capped), len(runs))} runs of {name}")
+    if not said:
+        return ""
+    text = listed(said)
+    return (
+        f"{text[0].upper()}{text[1:]} went on to the limit of {max_iter:,} iterations, so that their seconds at the end are "
+        "those of this limit."
+    )
+
+
 def papers_end(fixed: dict[str, list[dict]], tokens: float) -> str:
     """Return where the paper's schedule ends, and what it lacks."""
     if not fixed.get(PAPERS):
         return ""
     short = fixed[PAPERS][0]
-    text = (
-        f"The paper's schedule was given {short['sweeps'] // 250} iterations here, not its 1,000."
-    )
+    text = f"With α = 1, the paper's schedule was given {short['sweeps'] // PAPERS_SWEEPS} iterations here, not its 1,000."
     steps = [
         (looks[-2], looks[-1]) for looks in traces(PAPERS, learned=False).values() if len(looks) > 1
     ]
@@ -120,22 +151,23 @@ def papers_end(fixed: dict[str, list[dict]], tokens: float) -> str:
         )
         gained = [b["log_likelihood"] - a["log_likelihood"] for a, b in steps]
         text += f" In its last {late} sweeps it gained {between(gained, 1)} nats per token."
-    papers = last_of_mcem_c(short["seed"])
+    papers = last_row("mcem-c", short["seed"])
     best = [run for run in fixed.get(OURS, []) if run["seed"] == short["seed"]]
-    if papers is not None and best and head("fig4")["findings"]["tokens_judged"] == tokens:
-        n, value = papers
-        end = value / tokens
+    if papers is None or not best or not judged_alike():
+        return text
+    end = papers["log_likelihood"] / tokens
+    text += (
+        f" Where it would go is in `fig4`: after {papers['iteration']:,.0f} iterations (seed {short['seed']}) it is at "
+        f"{minus(f'{end:.4f}')}, {ahead_by([end - short['log_likelihood']], 'its end here')} and "
+        f"{ahead_by([end - best[0]['log_likelihood']], 'the default schedule')}. These took {number(papers['cpu_seconds'])} s, "
+        f"the default {number(best[0]['cpu_seconds'], 2)} s."
+    )
+    shares = shares_of_h(fixed[OURS], ends_of_fig4("mcem-c", tokens), tokens)
+    if shares and min(shares) > MOST:
         text += (
-            f" Where it would go is in `fig4`: after {n:,.0f} iterations (seed {short['seed']}) it is at "
-            f"{minus(f'{end:.4f}')}, {ahead_by([end - short['log_likelihood']], 'its end here')} and "
-            f"{ahead_by([end - best[0]['log_likelihood']], 'the default schedule')}."
-        )
-    of_h = {key: gap for key, (gap, _) in leads("mcem-h").items()}
-    ends = [of_h[key] for key in last_looks(of_h).items()]
-    if ends and max(ends) < 0:
-        text += (
-            " More of the same sweeps are not all it lacks. MCEM-H, which averages over C, has a higher likelihood than "
-            "MCEM-C after as many sweeps (see `fig4`)."
+            " The default differs in three things: fewer sweeps per iteration, E[C | h], and momentum. Averaging over C alone "
+            f"gives most of its higher end: MCEM-H in the paper's schedule has {between([100 * x for x in shares], 2)} % of "
+            "the difference (see `fig4`). What the default saves is time."
         )
     return text
 
@@ -164,60 +196,153 @@ def in_time(a: dict, contender: str, other: str) -> str:
     return "in more CPU time" if min(slower) > 0 else "with some seeds in less CPU time"
 
 
-def remark_on_saem(fixed: dict[str, list[dict]], learned: dict[str, list[dict]]) -> str:
-    """Return how each form of SAEM ends, and what this says of the paper's remark."""
-    forms = {RESTARTED: "SAEM with restarts", TEXTBOOK: "the textbook's SAEM"}
-    forms = {form: name for form, name in forms.items() if form in fixed}
+FORMS = {RESTARTED: "SAEM with restarts", TEXTBOOK: "the textbook's SAEM"}
+
+
+def remark_on_saem(fixed: dict[str, list[dict]], tokens: float) -> str:
+    """Return how each form of SAEM ends beside the paper's schedule, and how much of that is SAEM's."""
+    forms = {form: name for form, name in FORMS.items() if form in fixed}
     said = []
     better = [form for form in forms if improves(fixed, form, PAPERS)]
     if better and not any(improves(fixed, form, OURS) for form in better):
         said.append("Whether the remark about SAEM holds depends on what it is compared with.")
     for form, name in forms.items():
-        begin = name[0].upper() + name[1:]
-        papers = gains(fixed, form, fixed, PAPERS)
-        if papers:
-            verdict = ": that is an improvement" if improves(fixed, form, PAPERS) else ""
-            said.append(
-                f"{begin} ends {ahead_by(papers, 'the schedule of the paper', UNIT)}, "
-                f"{in_time(fixed, form, PAPERS)}{verdict}."
+        gaps = gains(fixed, form, fixed, PAPERS)
+        if gaps:
+            begin = (
+                "With α = 1, " + name if form == next(iter(forms)) else name[0].upper() + name[1:]
             )
-        for label, runs in {"With α = 1": fixed, "With α learned": learned}.items():
+            said.append(
+                f"{begin} ends {ahead_by(gaps, 'the schedule of the paper', UNIT)}, {in_time(fixed, form, PAPERS)}."
+            )
+    of_h = ends_of_fig4("mcem-h", tokens) if judged_alike() else {}
+    beside = []
+    for form, name in forms.items():
+        runs = [run for run in fixed[form] if run["seed"] in of_h]
+        if runs:
+            gaps = [run["log_likelihood"] - of_h[run["seed"]] for run in runs]
+            when = f"after {between([run['cpu_seconds'] for run in runs])} s"
+            beside.append(f"{name} ends {ahead_by(gaps, 'it', UNIT)}, {when}")
+    if beside:
+        slow = [last_row("mcem-h", seed) for seed in of_h]
+        said.append(
+            "MCEM-H of `fig4` averages over C in the paper's schedule: its "
+            f"{between([row['iteration'] for row in slow])} iterations take {between([row['cpu_seconds'] for row in slow])} s. "
+            f"Beside its end, {listed(beside)}."
+        )
+    base = {run["seed"]: run["log_likelihood"] for run in fixed.get(PAPERS, [])}
+    shares = [x for form in forms for x in shares_of_h(fixed[form], base, tokens)] if of_h else []
+    if shares and min(shares) > MOST:
+        said.append(
+            f"So MCEM-H has {between([100 * x for x in shares], 2)} % of what SAEM ends above the schedule of the paper. Most "
+            "of this is not SAEM's: here it uses E[C | h], where the paper's schedule has draws of C. SAEM with draws of C was "
+            "not run."
+        )
+    return " ".join(said)
+
+
+def beside_the_default(fixed: dict[str, list[dict]], learned: dict[str, list[dict]]) -> str:
+    """Return how each form of SAEM ends beside the default."""
+    said = []
+    for form, name in FORMS.items():
+        for label, runs in {"α = 1": fixed, "α learned": learned}.items():
             gaps = gains(runs, form, runs, OURS)
             if gaps:
                 verdict = " (an improvement)" if improves(runs, form, OURS) else ""
                 said.append(
-                    f"{label} it ends {ahead_by(gaps, 'the default', UNIT)}, {in_time(runs, form, OURS)}{verdict}"
-                    f"{at_equal_time(form, learned=runs is learned)}."
+                    f"With {label}, {name} ends {ahead_by(gaps, 'the default', UNIT)}, "
+                    f"{in_time(runs, form, OURS)}{verdict}."
                 )
-    if not said:
-        return ""
-    said.append(
-        f"(At equal CPU time: at looks after {SECONDS:g} s, while the default runs. The default counts at its next look.)"
+    if said:
+        said.append("(The default has momentum, SAEM has not. SAEM with momentum was not run.)")
+    return " ".join(said)
+
+
+def at_equal_time() -> tuple[str, ...]:
+    """Return how far SAEM is ahead of the default at equal CPU time, for each look and seed."""
+    gaps = [
+        (label, gap)
+        for learned, label in ((False, "α = 1"), (True, "α learned"))
+        for gap in equal_time_gaps(learned=learned)
+    ]
+    if not gaps:
+        return ()
+    lines = [
+        [
+            label,
+            f"{gap['seed']:.0f}",
+            "both forms" if len(gap["forms"]) > 1 else FORMS[gap["forms"][0]],
+            f"{gap['sweeps']:,.0f}",
+            between(gap["seconds"], 2),
+            between(gap["gaps"], 2),
+            verdict_on(gap),
+        ]
+        for label, gap in gaps
+    ]
+    words = [verdict_on(gap) for _, gap in gaps]
+    error = max(max(gap["errors"]) for _, gap in gaps)
+    shared = [len(gap["forms"]) > 1 for _, gap in gaps]
+    text = (
+        f"At equal CPU time SAEM is ahead of the default at {count(words.count('ahead'), len(words))} looks and behind at "
+        f"{words.count('behind') or 'none'}: looks after {SECONDS:g} s, while the default runs. The default is interpolated "
+        "between its looks, linearly in log time."
     )
-    return " ".join(said) + " "
+    if any(shared):
+        text += " Both forms begin as the same run. A look at this counts once, and the clocks of the two give two differences."
+    if all(shared):
+        text += " The default has ended before the two forms differ."
+    text += (
+        f" A difference has a standard error of at most {number(error, 1)}. Within two of these it is level, and also if the "
+        "clocks give both signs. The error of interpolation is not known: where the likelihood bends down, a chord is below "
+        "it, which favours SAEM."
+    )
+    columns = ["", "seed", "SAEM", "sweeps", "seconds", "SAEM less the default", "SAEM is"]
+    return text, table(columns, lines)
 
 
-def at_equal_time(contender: str, *, learned: bool) -> str:
-    """Return at how many looks a contender is ahead of the default, and when.
+def verdict_on(gap: dict) -> str:
+    """Return "ahead", "behind" or "level"."""
+    pairs = list(zip(gap["gaps"], gap["errors"], strict=True))
+    if all(x > N_ERRORS * e for x, e in pairs):
+        return "ahead"
+    return "behind" if all(x < -N_ERRORS * e for x, e in pairs) else "level"
 
-    The default has the value of its next look, so that it never had less time.
+
+def equal_time_gaps(*, learned: bool) -> list[dict]:
+    """Return the differences of SAEM and the default at the looks at SAEM, by seed.
+
+    A look at which both forms have made the same sweeps and have the same likelihood is one look,
+    with the times of two clocks.
     """
     default = traces(OURS, learned=learned)
-    ahead, n = [], 0
-    for seed, looks in traces(contender, learned=learned).items():
-        for look in looks:
-            time = look["cpu_seconds"]
-            later = [x for x in default.get(seed, []) if x["cpu_seconds"] >= time]
-            if later and time > SECONDS:
-                n += 1
-                if look["log_likelihood"] > later[0]["log_likelihood"]:
-                    ahead.append(time)
-    if not n:
-        return ""
-    when = f" (after {between(ahead, 2)} s)" if ahead else ""
-    return (
-        f"; at equal CPU time it is ahead at {len(ahead) or 'none'} of {several(n, 'look')}{when}"
-    )
+    found: dict[tuple, dict] = {}
+    for form in FORMS:
+        for seed, looks in traces(form, learned=learned).items():
+            for look in looks:
+                there = interpolated(default.get(seed, []), look["cpu_seconds"])
+                if there is None:
+                    continue
+                key = seed, look["sweeps"], look["log_likelihood"]
+                gap = found.setdefault(key, {"seed": seed, "sweeps": look["sweeps"]})
+                value, error = there
+                for name, x in (
+                    ("forms", form),
+                    ("seconds", look["cpu_seconds"]),
+                    ("gaps", look["log_likelihood"] - value),
+                    ("errors", (look["std_error"] ** 2 + error**2) ** 0.5),
+                ):
+                    gap.setdefault(name, []).append(x)
+    return [gap for _, gap in sorted(found.items()) if max(gap["seconds"]) > SECONDS]
+
+
+def interpolated(looks: list[dict], time: float) -> tuple[float, float] | None:
+    """Return log-likelihood and standard error at a time, linear in its logarithm, while a run goes on."""
+    for a, b in pairwise(looks):
+        if a["cpu_seconds"] <= time <= b["cpu_seconds"]:
+            share = log(time / a["cpu_seconds"]) / log(b["cpu_seconds"] / a["cpu_seconds"])
+            value = a["log_likelihood"] + share * (b["log_likelihood"] - a["log_likelihood"])
+            return value, max(a["std_error"], b["std_error"])
+    return None
 
 
 def judged(part: dict) -> str:

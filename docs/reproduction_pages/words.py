@@ -69,6 +69,28 @@ def data_sets(n: int) -> str:
     return several(n, "data set")
 
 
+def ordinal(n: int) -> str:
+    """Return "first", "second" … "tenth", "11th"."""
+    names = [
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+    ]
+    return names[n - 1] if n <= len(names) else f"{n}th"
+
+
+def count(n: int, of: int) -> str:
+    """Return "none of 6", "2 of 6" or "all 6"."""
+    return f"all {of}" if 0 < n == of else f"{n or 'none'} of {of}"
+
+
 def listed(parts: list[str]) -> str:
     """Return "a, b and c"."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
@@ -140,4 +162,4 @@ def ahead_by(gaps: list[float], what: str = "it", unit: str = "") -> str:
         return f"{between(gaps, 2)}{unit} above {what}"
     if max(gaps) <= 0:
         return f"{between([-x for x in gaps], 2)}{unit} below {what}"
-    return f"between {number(-min(gaps), 2)} below and {number(max(gaps), 2)}{unit} above {what}"
+    return f"from {number(-min(gaps), 2)}{unit} below {what} to {number(max(gaps), 2)} above it"

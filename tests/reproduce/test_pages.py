@@ -41,18 +41,22 @@ def test_the_verdict_on_v1_follows_the_numbers(p, ratio, words):
     [
         ([0.001, 0.002], "0.001 to 0.002 above it"),
         ([-0.001, -0.002], "0.001 to 0.002 below it"),
-        ([-0.001, 0.002], "between 0.001 below and 0.002 above it"),
+        ([-0.001, 0.002], "from 0.001 below it to 0.002 above it"),
     ],
 )
 def test_differences_in_words(gaps, words):
     from reproduction_pages.words import ahead_by
 
     assert ahead_by(gaps) == words
+    if min(gaps) < 0 < max(gaps):
+        assert ahead_by(gaps, "MCEM-C", "nats") == "from 0.001 nats below MCEM-C to 0.002 above it"
 
 
 def test_lists_and_numbers():
-    from reproduction_pages.words import between, listed, number, paired
+    from reproduction_pages.words import between, count, listed, number, ordinal, paired
 
+    assert [ordinal(n) for n in (1, 6, 10, 12)] == ["first", "sixth", "tenth", "12th"]
+    assert [count(n, 6) for n in (0, 2, 6)] == ["none of 6", "2 of 6", "all 6"]
     assert [listed(["a"]), listed(["a", "b", "c"])] == ["a", "a, b and c"]
     assert between([-0.0021, 0.4]) == "−0.0021 to 0.4"
     assert [number(x, 2) for x in (-1.5e-6, 0.0213, 1234.0, None)] == [
