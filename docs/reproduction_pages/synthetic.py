@@ -12,6 +12,7 @@ from reproduction_pages.words import (
     head,
     listed,
     number,
+    ordinal,
     paired,
     percent,
     rows,
@@ -28,20 +29,29 @@ CONVERGED = 0.1  # nats above the exact minimum: runs of fig1 below this have co
 SEEDS = ("data_seed", "chain_seed")
 
 
-def _converged(runs: list[dict[str, str]]) -> str:
+def _converged(runs: list[dict], n_iter: int, n_last: int) -> str:
     """Say which runs have come to the minimum."""
     excess = [(NAMES[run["algorithm"]], float(run["excess_of_last_mean"])) for run in runs]
     near = [value for _, value in excess if value < CONVERGED]
-    late = [(name, value) for name, value in excess if value >= CONVERGED]
+    late = sorted((name, value) for name, value in excess if value >= CONVERGED)
+    if not near:
+        return f"No run has converged after {n_iter} iterations."
     begin = "All" if not late else f"{len(near)} of {len(excess)}"
     text = (
-        f"{begin} runs have converged: their mean iterate costs at most {number(max(near), 2)} nats more "
-        "than the exact minimum (★)."
+        f"{begin} runs have converged: the mean of their last {n_last} iterates costs at most {number(max(near), 2)} nats "
+        "more than the exact minimum (★)."
     )
-    if late:
-        where = ", ".join(f"{number(value, 2)} nats ({name})" for name, value in sorted(late))
-        text += f" After 500 iterations the others are still above it by {where}."
-    return text
+    if not late:
+        return text
+    names = list(dict.fromkeys(name for name, _ in late))
+    of_one = len(names) == 1
+    parts = [number(value, 2) if of_one else f"{number(value, 2)} ({name})" for name, value in late]
+    who = {1: "The other one", 2: "The two others"}.get(len(late), f"The {len(late)} others")
+    whose = {1: "of", 2: "both of"}.get(len(late), "all of")
+    return (
+        f"{text} {who}{f', {whose} {names[0]},' if of_one else ''} {'is' if len(late) == 1 else 'are'} {listed(parts)} nats "
+        f"above it after {n_iter} iterations."
+    )
 
 
 def fig1() -> str:
@@ -61,10 +71,10 @@ def fig1() -> str:
         f"**Here** W* = ({s['truth'][0]:g}, {s['truth'][1]:g}), and an iteration has {s['n_draws']} draws "
         f"after {s['n_burn_in']} sweeps of burn-in, as in the paper's other synthetic examples. The "
         f"figure shows the first data set; the numbers are from {data_sets(n_sets)}. MCEM-C is on the "
-        f"line up to rounding, and the others move around it. {_converged(rows('fig1-runs'))} (There are two "
+        f"line up to rounding, and the others move around it. {_converged(rows('fig1-runs'), s['n_iter'], s['n_last'])} (There are two "
         "minima, one with the columns exchanged; all iterates are drawn at one of them.)",
         "Largest |w₁ + w₂ − v̄|; standard deviation of the iterates along the line, where the cost is "
-        "flat; cost of the mean iterate above the minimum, in nats"
+        f"flat; cost of the mean of the last {s['n_last']} iterates above the minimum, in nats"
         f"{': minimum · quartiles · maximum over ' + data_sets(n_sets) if n_sets > 1 else ''}:",
         table(["", "off the line", "spread along the line", "excess cost"], lines),
     )
@@ -349,9 +359,32 @@ def smallest_norm(runs: list[dict]) -> str:
     )
     ends = listed([f"{NAMES[a]} ends {above(cost[a])}" for a in OTHERS])
     little = far and all(median(cost[a]) < NEAR for a in OTHERS)
-    return f"{text} In cost, {ends}." + (
-        " So the norms exaggerate the distance that remains." if little else ""
-    )
+    text += f" In cost, {ends}."
+    if little:
+        text += " So the norms exaggerate the distance that remains."
+    return f"{text}{farthest(runs)}"
+
+
+def farthest(runs: list[dict]) -> str:
+    """Return where the smallest norm of each algorithm ends farthest from the exact one: medians hide this."""
+    sets = sorted({row["data_seed"] for row in runs})
+    if len(sets) == 1:
+        return ""
+    by: dict[float, list[str]] = {}
+    for a in NAMES:
+        row = max(
+            (row for row in runs if row["algorithm"] == a),
+            key=lambda row: abs(row["norm_3"] - row["exact_norm_3"]),
+        )
+        by.setdefault(row["data_seed"], []).append(
+            f"{NAMES[a]} at {number(row['norm_3'], 2)} ({number(row['excess_at_the_end'], 2)} nats above the minimum)"
+        )
+    exact = {row["data_seed"]: number(row["exact_norm_3"], 2) for row in runs}
+    said = [
+        f"on the {ordinal(sets.index(seed) + 1)} data set, where the exact norm is {exact[seed]}, {listed(ends)}"
+        for seed, ends in sorted(by.items())
+    ]
+    return f" Medians hide where it ends farthest off: {'; '.join(said)}."
 
 
 def above(gaps: list[float]) -> str:

@@ -140,6 +140,8 @@ def test_fig1_claims(made):
     converged = runs["excess_of_last_mean"] < 0.1
     assert converged[runs["algorithm"] == "mcem-c"].all()
     assert f"{converged.sum()} of {converged.size} runs have converged" in _page()
+    for excess in runs["excess_of_last_mean"][~converged]:
+        assert re.search(rf"are [^:]*\b{excess:.2g}\b[^:]* nats above it after 500", _page())
 
 
 def test_fig2_claims(made, pages):
@@ -230,6 +232,12 @@ def test_fig3b_claims(made, pages):
         shown = re.search(rf"([\d.,]+) \({label}\)", text)
         assert float(shown[1].replace(",", "")) == pytest.approx(off[name], rel=0.06)
     assert ("the paper is right about speed" in text) == all(slow)
+    hidden = _between(text, "Medians hide where it ends farthest off: ")
+    for name in ALGORITHMS:  # the largest difference, and what it costs
+        worst = np.argmax(np.where(of[name], np.abs(runs["norm_3"] - runs["exact_norm_3"]), -1))
+        norm, cost = runs["norm_3"][worst], runs["excess_at_the_end"][worst]
+        assert f"{name.upper()} at {norm:.2g} ({cost:.2g} nats above the minimum)" in hidden
+        assert f"where the exact norm is {runs['exact_norm_3'][worst]:.2g}" in hidden
     far = all(off[name] > 2 * off["mcem-c"] for name in others)
     assert ("The norms look as described" in text) == far
     little = all(np.median(end[name] - end["mcem-c"]) < 0.5 for name in others)

@@ -543,6 +543,47 @@ def test_norms_on_v2_in_words(files):
     assert "exaggerate" not in text
 
 
+@pytest.mark.parametrize(
+    ("excess", "words"),
+    [
+        ({"mcem-c": (0.01, 0.02)}, "All runs have converged: the mean of their last 80 iterates"),
+        (
+            {"mcem-c": (0.01,), "mcem-h": (0.15,)},
+            "The other one, of MCEM-H, is 0.15 nats above it after 500 iterations.",
+        ),
+        (
+            {"mcem-c": (0.01,), "mcem-h": (0.77, 0.15)},
+            "The two others, both of MCEM-H, are 0.15 and 0.77 nats above it after 500 iterations.",
+        ),
+        (
+            {"mcem-c": (0.01, 0.3), "mcem-h": (0.77, 0.15)},
+            "The 3 others are 0.3 (MCEM-C), 0.15 (MCEM-H) and 0.77 (MCEM-H) nats above it",
+        ),
+        ({"mcem-h": (0.77, 0.15)}, "No run has converged after 500 iterations."),
+    ],
+)
+def test_which_runs_of_fig1_have_converged(files, excess, words):
+    from reproduction_pages.synthetic import _converged
+
+    runs = [{"algorithm": a, "excess_of_last_mean": x} for a, xs in excess.items() for x in xs]
+    assert words in _converged(runs, 500, 80)
+
+
+def test_where_the_smallest_norm_is_farthest_off(files):
+    from reproduction_pages.synthetic import farthest
+
+    runs = [run_on_v2(a, i, 50, 2.1, 0.1) for a in ("mcem-c", "mcem-h", "mcem-ch") for i in (4, 7)]
+    runs[0] |= {"norm_3": 9.0, "excess_at_the_end": 0.07}
+    runs[3] |= {"norm_3": 24.0, "excess_at_the_end": 2.0}
+    runs[5] |= {"norm_3": 22.0, "excess_at_the_end": 1.9}
+    assert farthest(runs) == (
+        " Medians hide where it ends farthest off: on the first data set, where the exact norm is "
+        "2, MCEM-C at 9 (0.07 nats above the minimum); on the second data set, where the exact norm "
+        "is 2, MCEM-H at 24 (2 nats above the minimum) and MCEM-CH at 22 (1.9 nats above the minimum)."
+    )
+    assert farthest(runs[::2]) == ""
+
+
 def test_medians_are_over_the_fits_that_there_are(files):
     from reproduction_pages.beyond import overfit
 
