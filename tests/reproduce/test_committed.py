@@ -408,6 +408,18 @@ def test_rates_claims(made):
     )
     assert f"the median ratio of a cell is at most {most:.2g} (this is not" in _page()
     assert len(ratio) == 150
+    off = {}
+    for name in ("em_c", "em_ch"):
+        seen, rate = 1.0 - table[f"{name}_seen"], 1.0 - table[name]
+        positive = (seen > 0) & (rate > 0)
+        with np.errstate(divide="ignore"):
+            off[name] = np.where(positive, np.maximum(seen / rate, rate / seen), np.inf)
+    few = table["alpha"] < 3.0
+    worst = max(x[few].max() for x in off.values())
+    assert worst < 2.0
+    assert f"For α = 0.1, 0.3 and 1 its measured value is within a factor of {worst:.2g}" in _page()
+    c, ch = ((x[~few] > 2.0).sum() for x in off.values())
+    assert f"in {c} (EM-C) and {ch} (EM-CH) of {(~few).sum()} data sets" in _page()
 
 
 def test_race_claims(made, pages):

@@ -578,10 +578,30 @@ def test_where_the_smallest_norm_is_farthest_off(files):
     runs[5] |= {"norm_3": 22.0, "excess_at_the_end": 1.9}
     assert farthest(runs) == (
         " Medians hide where it ends farthest off: on the first data set, where the exact norm is "
-        "2, MCEM-C at 9 (0.07 nats above the minimum); on the second data set, where the exact norm "
-        "is 2, MCEM-H at 24 (2 nats above the minimum) and MCEM-CH at 22 (1.9 nats above the minimum)."
+        "2, MCEM-C at 9 (0.07 nats above the minimum); on the second data set, where the exact "
+        "norm is 2, MCEM-H at 24 (2 nats above the minimum) and MCEM-CH at 22 (1.9 nats above the "
+        "minimum)."
     )
     assert farthest(runs[::2]) == ""
+
+
+def test_rates_are_measured_as_one_minus_the_rate(files):
+    from reproduction_pages.beyond import measured
+
+    def row(alpha, seen, rate=0.9):
+        rates = {"em_c": rate, "em_ch": rate, "em_c_seen": seen, "em_ch_seen": rate}
+        return {"alpha": alpha} | rates
+
+    good = [row(0.1, 0.88), row(1.0, 0.93)]
+    text = measured(good, 300)
+    assert "For α = 0.1 and 1 its measured value is within a factor of 1.4" in text
+    assert "too few" not in text
+    bad = [row(3.0, 0.99), row(3.0, 0.9), row(10.0, 1.001), row(50.0, 0.9, rate=1.0)]
+    assert (
+        "For α = 3, 10 and 50 it is not within a factor of 2 in 3 (EM-C) and 1 (EM-CH) of "
+        "4 data sets: 300 iterations are too few there" in measured(good + bad, 300)
+    )
+    assert "its measured value" not in measured(bad, 300)
 
 
 def test_medians_are_over_the_fits_that_there_are(files):
