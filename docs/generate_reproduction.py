@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reproduction_pages.beyond import overfit, rates, spare, spare_column
+from reproduction_pages.beyond import rates, spare, spare_column
 from reproduction_pages.fig4 import fig4
+from reproduction_pages.overfit import overfit
 from reproduction_pages.race import race
 from reproduction_pages.synthetic import fig1, fig2, fig3a, fig3b
 from reproduction_pages.words import wrapped
@@ -24,8 +25,8 @@ INTRODUCTION = (
     "results are kept in `DIR/results`: run the same command again to continue after an interruption, or with `--finished-only` to "
     "see what there is. Times are CPU seconds of one thread of a slow two-core machine. Their ratios mean more, but a single one may be off by half. Kernels are "
     "compiled before the clock starts, and likelihoods are computed outside it.",
-    "The paper's own data sets are not published, so ours are drawn from its parameters: the first data set is shown as the paper "
-    "shows its only one, and others, with chains of their own, tell what is true in general. Data and fits have different seeds, unless a note says otherwise. A "
+    "The paper's synthetic data sets are not published, so ours are drawn from its parameters: the first data set is shown as the paper "
+    "shows its only one, and others, with chains of their own, tell what is true in general. Data and fits have different seeds. A "
     "median of an even number of values is the mean of the two in the middle; quartiles are values, or means of two. What the paper "
     "says is quoted, or told in its words; everything under **Here** is ours.",
     "This page is generated from the files by `docs/generate_reproduction.py`: do not edit it.",

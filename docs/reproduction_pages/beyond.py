@@ -1,9 +1,8 @@
-"""The sections of rates, spare and overfit, and the page of the spare columns."""
+"""The sections of rates and spare, and the page of the spare columns."""
 
 from __future__ import annotations
 
 from math import inf
-from statistics import median
 
 from reproduction_pages.words import (
     between,
@@ -11,7 +10,6 @@ from reproduction_pages.words import (
     extremes,
     head,
     listed,
-    minus,
     number,
     percent,
     rows,
@@ -21,7 +19,6 @@ from reproduction_pages.words import (
     wrapped,
 )
 
-METHODS = {"mcem-c": "MCEM-C", "vbem": "VBEM", "mjle": "MJLE", "kl-nmf": "KL-NMF"}
 WITHIN = 2.0  # a factor that a measured rate may be off
 
 
@@ -154,138 +151,6 @@ def spare() -> str:
         "tells them from the others is what they add, not their size: this is what `est.rank_report` "
         "measures. [The spare column](spare-column.md) has the table.",
     )
-
-
-def overfit() -> str:
-    found = head("overfit")
-    s, fits = found["settings"], rows("overfit")
-    cells: dict[tuple, dict[str, list[dict]]] = {}
-    for row in fits:
-        key = row["data"], row["alpha"], row["n_samples"], row["factor"]
-        cells.setdefault(key, {}).setdefault(row["method"], []).append(row)
-    problems = list(dict.fromkeys(key[:3] for key in cells))
-    sizes = [len(x) for key, mine in cells.items() if key[0] != "NIPS" for x in mine.values()]
-    lines = [
-        [
-            f"{problem[0]}, α = {problem[1]:g}, N = {problem[2]:,.0f}",
-            f"{next(iter(mine.values()))[0]['n_components']:.0f}",
-            *(_cell(mine.get(method), max(sizes)) for method in METHODS),
-        ]
-        for problem in problems
-        for factor in s["factors"]
-        if (mine := cells.get((*problem, factor)))
-    ]
-    nips = any(key[0] == "NIPS" for key in cells)
-    and_nips, on_nips = (", and NIPS,", f" (on NIPS {s['n_nips']})") if nips else ("", "")
-    return section(
-        "overfit",
-        "more components than there are",
-        "gapmf reproduce overfit --data NIPS_DIR -o DIR",
-        "overfit",
-        "**The paper** reports of earlier work (Dikmen and Févotte, 2012) that the marginal likelihood leaves K − K* "
-        'columns empty, while maximum joint likelihood (MJLE) "used all K dimensions and overfit the data".',
-        f"**Here** samples of a model with {s['n_true']} components ({s['n_features']} features, "
-        f"{s['n_tokens']} tokens each){and_nips} are fitted with the true number of components"
-        f"{on_nips}, twice and four times as many. The table has the effective number of "
-        "columns, exp(entropy of their shares of the expected counts), and the score of a random half "
-        "of the tokens of held-out samples given the other half, in nats per token: medians over "
-        f"{data_sets(max(sizes))}{', or as many as are given in brackets' if min(sizes) < max(sizes) else ''}"
-        f"{', and one fit to four fifths of NIPS' if nips else ''}. Given W, activations "
-        "are the posterior mean for all methods. MJLE has no maximum for α < 1; at α = 1 it is KL-NMF "
-        "with another scale. The picture has the scores less that of MCEM-C with the smallest K on the same data set.",
-        table(["data", "K", *METHODS.values()], lines),
-        f"{on_known_truth([row for row in fits if row['data'] == 'simulated'], s)}{_nips(fits)} Files: `overfit.csv` also "
-        "has the likelihood of held-out samples, `overfit-shares.csv` the share of every column.",
-    )
-
-
-def on_known_truth(known: list[dict], s: dict) -> str:
-    """Return what many components do where their true number is known."""
-    top = max(row["factor"] for row in known)
-    many = {m: [r for r in known if (r["method"], r["factor"]) == (m, top)] for m in METHODS}
-    used = {m: between([r["columns_used"] for r in many[m]], 2) for m in METHODS}
-    loss = {m: losses(known, m, top) for m in METHODS}
-    effective = [r["effective_columns"] for r in many["mcem-c"]]
-    by_size = [
-        (n, median(r["effective_columns"] for r in many["mcem-c"] if r["n_samples"] == n))
-        for n in s["n_samples"]
-    ]
-    left: dict[str, list[dict]] = {}
-    for alpha in s["alphas"]:
-        here = [r for r in many["vbem"] if r["alpha"] == alpha]
-        left.setdefault(between([r["columns_used"] for r in here], 2), []).extend(here)
-    kept = [r["columns_used"] > s["n_true"] for r in many["mcem-c"]]
-    empty = f"{kept.count(False) or 'none'} of {len(kept)} fits"
-    said = [
-        f"The following compares {top * s['n_true']:.0f} components with the true number, {s['n_true']}. A column is used if its "
-        "share is above 0.1 %. Losses are those of held-out samples, in nats per token.",
-        f"MJLE (α = {alphas_of(many['mjle'])}) uses {used['mjle']} columns and {loses(loss['mjle'])}"
-        + (": it overfits, as reported." if min(loss["mjle"]) > 0 else "."),
-        f"KL-NMF (α = {alphas_of(many['kl-nmf'])}) uses {used['kl-nmf']} and {loses(loss['kl-nmf'])}.",
-        f"The marginal likelihood uses {used['mcem-c']} and {at_most(loss['mcem-c'])}.",
-        f"Its spare columns are all empty in {empty}.",
-        f"Its effective number of columns is {between(effective, 2)}, in the median "
-        + listed([f"{x:.1f} with N = {n:,}" for n, x in by_size])
-        + " (see `spare`).",
-        "The variational bound uses "
-        + listed([f"{n} for α = {alphas_of(here)}" for n, here in left.items()])
-        + f", and {at_most(loss['vbem'])}.",
-    ]
-    return " ".join(said)
-
-
-def alphas_of(fits: list[dict]) -> str:
-    """Return the values of α of some fits."""
-    return listed([f"{alpha:g}" for alpha in sorted({row["alpha"] for row in fits})])
-
-
-def loses(losses: list[float]) -> str:
-    """Return in words what more components cost."""
-    return f"loses {between(losses, 2)}" if min(losses) > 0 else at_most(losses)
-
-
-def at_most(losses: list[float]) -> str:
-    """Return the largest loss in words."""
-    return f"loses at most {number(max(losses), 2)}" if max(losses) > 0 else "loses nothing"
-
-
-def _cell(fits: list[dict] | None, n_sets: int) -> str:
-    if fits is None:
-        return "–"
-    columns, score = (median(r[key] for r in fits) for key in ("effective_columns", "completion"))
-    fewer = f" ({len(fits)})" if len(fits) < n_sets and fits[0]["data"] != "NIPS" else ""
-    return minus(f"{columns:.1f}; {score:.3f}{fewer}")
-
-
-def losses(known: list[dict], method: str, top: float) -> list[float]:
-    """Return what `top` times the true number of components costs, for each data set."""
-    at = {}
-    for row in known:
-        if row["method"] == method:
-            seed = row.get("data_seed", row.get("seed"))
-            at[row["alpha"], row["n_samples"], seed, row["factor"]] = row["completion"]
-    return [
-        at[*key, 1] - x for (*key, factor), x in at.items() if factor == top and (*key, 1) in at
-    ]
-
-
-def _nips(fits: list[dict]) -> str:
-    """Return what more components do on NIPS, whose number is not known."""
-    said = []
-    for method, label in METHODS.items():
-        mine = [row for row in fits if (row["data"], row["method"]) == ("NIPS", method)]
-        mine.sort(key=lambda row: row["n_components"])
-        if len(mine) > 1:
-            first, last = mine[0], mine[-1]
-            change = last["completion"] - first["completion"]
-            said.append(
-                f"{label} {'gains' if change > 0 else 'loses'} {number(abs(change), 2)} nats per token and then has "
-                f"an effective number of {last['effective_columns']:.0f} columns"
-            )
-    if not said:
-        return ""
-    few, many = f"{first['n_components']:.0f}", f"{last['n_components']:.0f}"
-    return f" On NIPS, from {few} to {many} components {listed(said)}."
 
 
 def spare_column() -> str:

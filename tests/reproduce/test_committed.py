@@ -573,42 +573,93 @@ def test_medians_of_overfit_are_those_of_its_file(made, pages):
 def test_overfit_claims(made, pages):
     rows = [row for row in _rows(made.table("overfit")) if row["data"] == "simulated"]
     text = " ".join(pages["overfit"]().split())
-    seed = "data_seed" if "data_seed" in rows[0] else "seed"
-    keys = ("method", "alpha", "n_samples", seed, "factor")
+    keys = ("method", "alpha", "n_samples", "data_seed", "factor")
     by = {tuple(row[key] for key in keys): row for row in rows}
-    loss, used = {}, {}
+    shares = {}
+    for row in _rows(made.table("overfit-shares")):
+        shares.setdefault(tuple(row[key] for key in keys), []).append(row["share"])
+    fits = {}
     for (method, *case, factor), row in by.items():
         if factor == 4:
-            true = by[(method, *case, 1)]["completion"]
-            loss.setdefault(method, []).append(true - row["completion"])
-            used.setdefault(method, []).append(row["columns_used"])
-    assert ("it overfits, as reported" in text) == (min(loss["mjle"]) > 0)
-    names = {
-        "mjle": r"MJLE \(α = [^)]*\) uses ([\d to]+) columns and (loses [^:. ]*[^:]*?)[:.] ",
-        "kl-nmf": r"KL-NMF \(α = [^)]*\) uses ([\d to]+) and (loses .*?)\. [A-Z]",
-        "mcem-c": r"The marginal likelihood uses ([\d to]+) and (loses .*?)\. [A-Z]",
-        "vbem": r"The variational bound uses (.*?), and (loses .*?)\. [A-Z]",
-    }
-    for method, pattern in names.items():
-        found = re.search(pattern, text)
+            loss = by[(method, *case, 1)]["completion"] - row["completion"]
+            large = sum(x > 0.01 for x in shares[method, *case, 4])
+            assert row["columns_used"] == sum(x > 0.001 for x in shares[method, *case, 4])
+            fits.setdefault(method, []).append((case[0], row, loss, large))
+    assert ("it overfits, as reported" in text) == (min(x[2] for x in fits["mjle"]) > 0)
+    for method in ("mjle", "kl-nmf"):
+        found = re.search(
+            rf"{method.upper()} \(α = [^)]*\) uses ([\d to]+) columns and loses ([\d. to]+\d)[.:]",
+            text,
+        )
         numbers = [float(x) for x in re.findall(r"\d+\.\d+", found[2])]
-        assert numbers[-1] == pytest.approx(max(loss[method]), rel=0.06)
-        if len(numbers) == 2:
-            assert numbers[0] == pytest.approx(min(loss[method]), rel=0.06)
-        else:
-            assert "at most" in found[2]
-        if method != "vbem":
-            columns = [int(x) for x in re.findall(r"\d+", found[1])]
-            assert (columns[0], columns[-1]) == (min(used[method]), max(used[method]))
-    for alpha in {row["alpha"] for row in rows}:
-        n = [
-            row["columns_used"]
-            for key, row in by.items()
-            if key[:2] == ("vbem", alpha)
-            if key[-1] == 4
-        ]
-        low, high = int(min(n)), int(max(n))
-        group = "[\\d., and]*" if low != high else ""
-        assert re.search(rf"{low} to {high} for α = {group}\b{alpha:g}\b", text) or low == high
-    empty = sum(n <= 4 for n in used["mcem-c"])
-    assert f"are all empty in {empty or 'none'} of {len(used['mcem-c'])} fits" in text
+        losses = [x[2] for x in fits[method]]
+        assert numbers == pytest.approx([min(losses), max(losses)], rel=0.06)
+        columns = [int(x) for x in re.findall(r"\d+", found[1])]
+        used = [x[1]["columns_used"] for x in fits[method]]
+        assert (columns[0], columns[-1]) == (min(used), max(used))
+    for method, name in (("mcem-c", "MCEM-C"), ("vbem", "VBEM")):
+        for alpha in (0.3, 1.0, 3.0):
+            mine = [fit for fit in fits[method] if fit[0] == alpha]
+            cells = text.split(f"| {name} | {alpha:g} | ")[1].split(" | ")
+            values = [
+                [row["columns_used"] for _, row, *_ in mine],
+                [large for *_, large in mine],
+                [row["effective_columns"] for _, row, *_ in mine],
+            ]
+            for cell, x in zip(cells, values, strict=False):
+                low, _, high = cell.partition(" to ")
+                assert [float(low), float(high or low)] == pytest.approx([min(x), max(x)], rel=0.06)
+            for cell, x in ((cells[3], values[0]), (cells[4], [n + 1 for n in values[1]])):
+                n = sum(n <= 4 for n in x)
+                assert cell.startswith("all" if n == len(x) else f"{n or 'none'} of {len(x)}")
+        empty = sum(row["columns_used"] <= 4 for _, row, *_ in fits[method])
+        assert f"{name} in {empty or 'none'} of {len(fits[method])} fits" in text
+        few = [fit for fit in fits[method] if fit[3] < 4]
+        assert (f"With {name} this is so in none of" in text) == (not few)
+        if few:
+            losses = [loss for _, _, loss, _ in few]
+            assert f"These fits lose {min(losses):.2g} to {max(losses):.2g}." in text
+
+
+def test_overfit_says_what_its_fits_are(made, pages):
+    from gapmf.reproduce import overfit
+
+    text = " ".join(pages["overfit"]().split())
+    assert f"above {100 * overfit.USED:g} %." in text
+    assert f"{overfit.SMOOTHING:g} of each component is taken" in text
+    rows = [row for row in _rows(made.table("overfit")) if row["data"] == "simulated"]
+    sets, dictionaries = (
+        len({tuple(row[key] for key in keys) for row in rows})
+        for keys in (("alpha", "n_samples", "data_seed"), ("n_samples", "data_seed"))
+    )
+    assert f"The {sets} data sets of known truth have {dictionaries} dictionaries" in text
+    config = FIGURES["overfit"].full
+    problems = overfit.simulated(dataclasses.replace(config, n_sets=1, n_fresh=2), 0)
+    means = [x.train.mean(axis=0) for x in problems if x.train.shape[0] == 1000]
+    assert [x.sum() for x in means] == pytest.approx([config.n_tokens] * len(means), rel=0.1)
+    assert np.corrcoef(means).min() > 0.95  # one dictionary for all α
+    assert f"{config.n_tokens} expected tokens each" in text
+
+
+def test_on_nips_no_number_of_components_overfits(made, pages):
+    rows = [row for row in _rows(made.table("overfit")) if row["data"] == "NIPS"]
+    text = " ".join(pages["overfit"]().split())
+    by = {(row["method"], row["n_components"]): row for row in rows}
+    K = sorted({k for _, k in by})
+    methods = {method for method, _ in by}
+    rise = all(
+        by[m, b]["completion"] > by[m, a]["completion"]
+        for m in methods
+        for a, b in itertools.pairwise(K)
+    )
+    full = all(by[m, K[-1]]["effective_columns"] >= 0.9 * K[-1] for m in methods)
+    assert (f"no method overfits up to {K[-1]:.0f} components, and none prunes" in text) == (
+        rise and full
+    )
+    same, other = (
+        max(abs(by[a, k]["completion"] - by[b, k]["completion"]) for k in K)
+        for a, b in (("mjle", "kl-nmf"), ("mcem-c", "vbem"))
+    )
+    assert f"differ by up to {same:.2g} nats per token at the same K" in text
+    assert f"MCEM-C and VBEM differ by up to {other:.2g}." in text
+    assert ("cannot be ranked" in text) == (other <= same)
