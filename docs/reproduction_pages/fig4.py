@@ -86,7 +86,7 @@ def fig4() -> str:
         " ".join(filter(None, (settling(runs), shorter_runs(runs), time_of_h(runs)))),
         "The right panel shows what the paper could not: the log-likelihood of "
         f"all {f['documents']:,} documents ({tokens:,} tokens), estimated with {s['n_particles']} particles per "
-        f"document and the same random numbers for all models. Its standard error is {between(errors[1], 2)} nats from "
+        f"document and the same random numbers for all models. The panel has its distance from a round number above all values. Its standard error is {between(errors[1], 2)} nats from "
         f"iteration {FIRST_SHOWN} on, that is {between([e / tokens for e in errors[1]], 1)} nats per token{before}. Its "
         "values, and how far MCEM-C is ahead of the others at the same iteration, in nats; ± is the root of the sum of both squared "
         "errors, and ignores that the random numbers are the same:",

@@ -82,7 +82,8 @@ def race() -> str:
         f"{number(error, 1)} nats per token). The documents are among those fitted.",
         "The table has sweeps and CPU seconds at the end, log-likelihood in nats per token for each seed, and CPU seconds "
         f"until a look within {f['near']:g} of the best schedule with the same seed. These times are coarse: each look "
-        f"but the last comes after at least {s['growth']:g} times as many sweeps as the one before.",
+        f"but the last comes after at least {s['growth']:g} times as many sweeps as the one before. The lower row of the picture is a close-up of the ends. "
+        "Earlier looks are below the panels.",
         table(["", "schedule", "sweeps", "seconds", "log-likelihood", "until near"], lines),
         limits(fixed, learned, s["max_iter"]),
         papers_end(fixed, f["tokens_judged"]),

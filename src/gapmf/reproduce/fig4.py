@@ -194,7 +194,7 @@ def _movement(seconds: Any, norms: Any) -> dict[str, Any]:
 
 
 def draw(outcome: Outcome) -> Any:
-    """Draw the norms of the first seed, and the likelihood of all."""
+    """Draw the norms of the first seed, and the likelihood of all, below a number above them."""
     figure, (left, right) = new_figure(2)
     curves, table = outcome.curves, outcome.more["likelihood"]
     seeds = np.unique(curves["seed"])
@@ -208,22 +208,29 @@ def draw(outcome: Outcome) -> Any:
         top = max(top, norms.max(initial=0.0))
     left.set(xlabel="CPU time, s", ylabel="$||w_k||_1$, one line per component")
     left.set(title=f"seed {seeds[0]}", ylim=(0.0, 1.05 * top))
-    best = table["log_likelihood"].max()
+    reference = _reference(table["log_likelihood"])
     styles = dict(zip(seeds.tolist(), ("-", "--", ":"), strict=False))
     for seed, style in styles.items():
         for algorithm in ("mcem-h", "mcem-ch", "mcem-c"):
             mine = (table["algorithm"] == algorithm) & (table["seed"] == seed)
-            below = best - table["log_likelihood"][mine]
-            shown = below > 0.0
+            below = reference - table["log_likelihood"][mine]
             label = LABELS[algorithm] if seed == seeds[0] and mine.any() else None
-            x = table["iteration"][mine][shown]
             line = {"color": COLOURS[algorithm], "linestyle": style, "marker": ".", "label": label}
-            right.plot(x, below[shown], **line)
+            if algorithm == "mcem-ch":  # around the points of MCEM-C, which are nearly the same
+                line |= {"marker": "o", "markersize": 7, "markerfacecolor": "none"}
+            right.plot(table["iteration"][mine], below, **line)
     right.set(xscale="log", yscale="log", xlabel="iteration")
-    right.set_ylabel("nats below the best likelihood")
+    right.set_ylabel(f"nats below {reference:,.0f}".replace("-", "−"))
     lines_of = {"-": "solid", "--": "dashed", ":": "dotted"}
     right.set_title(", ".join(f"seed {seed}: {lines_of[s]}" for seed, s in styles.items()))
     return with_legend(figure)
+
+
+def _reference(log_likelihood: Any) -> float:
+    """Return a round number above all likelihoods, by a hundredth of their range at least."""
+    room = max(0.01 * np.ptp(log_likelihood), 1.0)
+    unit = 10.0 ** np.floor(np.log10(room))
+    return float(unit * np.ceil((log_likelihood.max() + room) / unit))
 
 
 FIG4 = Experiment(

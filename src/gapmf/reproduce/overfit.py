@@ -251,12 +251,17 @@ def draw(outcome: Outcome) -> Any:
             ax.set_xticks([], minor=True)
             ax.tick_params(labelsize=8)
             if row == 0:
-                ax.plot(ticks, ticks, color="#bbbbbb", linewidth=0.8)  # all columns alike
+                alike = "all columns alike" if column == 0 else None
+                ax.plot(ticks, ticks, color="#bbbbbb", linewidth=0.8, label=alike)
                 ax.set_title(f"{problem[0]}, α = {problem[1]:g}\nN = {problem[2]}", fontsize=8.5)
             else:
                 ax.set_xlabel("K fitted")
     axes[0, 0].set_ylabel("effective number of columns")
-    axes[1, 0].set_ylabel("completion of held-out samples:\ngain, nats per token")
+    axes[1, 0].set_ylabel(
+        "completion of held-out samples:\ngain over MCEM-C at the smallest K,\nnats per token"
+    )
+    band = {"color": "#888888", "alpha": 0.3, "linewidth": 7}
+    axes[0, -1].plot([], [], label="band: smallest to largest value", **band)
     return with_legend(figure)
 
 

@@ -14,9 +14,10 @@ from gapmf.estimator import GammaPoissonMF
 from gapmf.parallel import for_each
 from gapmf.reproduce.cache import NotFinishedError, ResultCache, Trace, to_columns, trace_fit
 from gapmf.reproduce.nips import QUICK, WHOLE, Subset, judge, load
-from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, new_figure, with_legend
+from gapmf.reproduce.results import COLOURS, Experiment, Options, Outcome, with_legend
 
 NEAR = 0.01  # nats per token below the best: a schedule counts as near there
+WHOLE_RANGE, END_RANGE = 0.32, 0.04  # nats per token below the best that are drawn, at most
 _PAPER = {"schedule": "paper", "n_draws": 125, "n_burn_in": 125}
 
 
@@ -155,24 +156,38 @@ def _runs(curves: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw(outcome: Outcome) -> Any:
-    """Draw one panel for α = 1 and one for α learned, with a line for each run."""
-    figure, axes = new_figure(2)
+    """Draw a panel for α = 1 and one for α learned, with a line for each run; below, their ends.
+
+    All panels of a row show the same likelihoods. Earlier looks are below them.
+    """
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(9.2, 6.4), layout="constrained")
+    axes = figure.subplots(2, 2, squeeze=False, sharex="row", sharey="row")
     curves = outcome.curves
     seeds = np.unique(curves["seed"]).tolist()
-    for ax, learned in zip(axes, (False, True), strict=True):
-        these = curves["alpha_learned"] == learned
-        for c in CONTENDERS:
-            for seed in seeds:
-                mine = these & (curves["contender"] == c.label) & (curves["seed"] == seed)
-                x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
-                style = {"color": c.colour, "marker": ".", "linewidth": 1.0}
-                ax.plot(x, y, label=c.label if seed == seeds[0] else None, **style)
-        title = "α learned" if learned else "α = 1"
-        ax.set(xscale="log", xlabel="CPU time, s", title=title)
-        if these.any():
-            top = curves["log_likelihood"][these].max()
-            ax.set_ylim(top - 0.32, top + 0.02)
-    axes[0].set_ylabel("log-likelihood, nats per token")
+    top = curves["log_likelihood"].max()
+    lowest = min(run["log_likelihood"] for run in outcome.findings["runs"])
+    room = max(0.08 * (top - lowest), 0.001)
+    bottoms = top - WHOLE_RANGE, max(lowest - room, top - END_RANGE)
+    for i, bottom in enumerate(bottoms):
+        shown = curves["cpu_seconds"][curves["log_likelihood"] > bottom]
+        axes[i, 0].set(xscale="log", xlim=(0.7 * shown.min(), 1.4 * shown.max()))
+        for ax, learned in zip(axes[i], (False, True), strict=True):
+            these = curves["alpha_learned"] == learned
+            for c in CONTENDERS:
+                for seed in seeds:
+                    mine = these & (curves["contender"] == c.label) & (curves["seed"] == seed)
+                    x, y = curves["cpu_seconds"][mine], curves["log_likelihood"][mine]
+                    style = {"color": c.colour, "marker": ".", "linewidth": 1.0}
+                    ax.plot(x, y, label=c.label if seed == seeds[0] else None, **style)
+            ax.set_ylim((bottom, top + (room if i else 0.02)))
+            if i == 0:
+                ax.set_title("α learned" if learned else "α = 1")
+            else:
+                ax.set_xlabel("CPU time, s")
+    axes[0, 0].set_ylabel("log-likelihood, nats per token")
+    axes[1, 0].set_ylabel("the ends, close-up")
     return with_legend(figure)
 
 

@@ -152,8 +152,10 @@ def draw(outcome: Outcome) -> Any:
         mine = np.all([curves[key] == value for key, value in asdict(cell).items()], axis=0)
         for ax, values in ((left, 100.0 * curves["share"][mine]), (right, curves["gain"][mine])):
             beside = i + rng.uniform(-0.2, 0.2, values.size)
-            ax.plot(values, beside, ".", color=COLOURS["mcem-c"], alpha=0.55, markersize=5)
-            ax.vlines(np.median(values), i - 0.32, i + 0.32, color=INK, linewidth=1.6)
+            style = {"color": COLOURS["mcem-c"], "alpha": 0.55, "markersize": 5}
+            ax.plot(values, beside, ".", label=None if i else "one data set", **style)
+            label = None if i else "their median"
+            ax.vlines(np.median(values), i - 0.32, i + 0.32, color=INK, linewidth=1.6, label=label)
         label = None if i else "BIC's price"
         right.vlines(bic_price(cell), i - 0.4, i + 0.4, label=label, **DASHED)
     labels = [
@@ -165,12 +167,12 @@ def draw(outcome: Outcome) -> Any:
         ax.grid(visible=False, axis="y")
     left.set_xlabel("share of the spare columns together, %")
     right.set_xlabel("gain in log-likelihood, nats")
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=3)
     return figure
 
 
 SPARE = Experiment(
-    "spare columns at the exact maximum, for a truth of 2",
+    "spare columns at the exact maximum, for two true components",
     Config(),
     Config(cells=(Cell(1.0), Cell(100.0), Cell(1.0, n_spare=2)), n_sets=2, n_fresh=50),
     run,
