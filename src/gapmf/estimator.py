@@ -238,11 +238,12 @@ class GammaPoissonMF(
     precision : float, default=0.05
         Target for the Monte Carlo error (2.2 standard errors) of a sample's activations in
         `transform`, `proportions`, `posterior`, `recommend`, `compare` and `predictive_check`,
-        relative to the Euclidean norm of the sample's activations. The Gibbs chains of a sample
-        stop when the error is below it. Each chain makes at most 1/precision² sweeps (this limit
-        is at least 64 and at most 4096), so the target may be missed: `posterior(X).reliable` is
-        then False. This error is not the posterior standard deviation of an activation, which is
-        often larger, and which more sweeps do not reduce.
+        relative to the Euclidean norm of the sample's activations, each measured in units of
+        max(α_k, 1)/β_k. The Gibbs chains of a sample stop when the error is below it. Each chain
+        makes at most 1/precision² sweeps (this limit is at least 64 and at most 4096), so the
+        target may be missed: `posterior(X).reliable` is then False. This error is not the posterior
+        standard deviation of an activation, which is often larger, and which more sweeps do not
+        reduce.
     prune_tol : float, default=1e-3
         A component counts in `rank_` if its share of the expected counts is above this.
     score_every : int, default=0

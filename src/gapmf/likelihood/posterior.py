@@ -30,7 +30,7 @@ from gapmf.likelihood.sample import (
     sample_of_row,
     stream_keys,
 )
-from gapmf.likelihood.short_chains import sample_sizes
+from gapmf.likelihood.short_chains import activation_units, sample_sizes
 from gapmf.model import GaP, check_model
 from gapmf.observation import Observation, check_observation, rates_of
 from gapmf.parallel import Progress, check_n_jobs, for_each, part_of
@@ -78,7 +78,8 @@ class Posterior:
         Where `mean` is exact.
     error : ndarray of shape (n_samples,)
         Monte Carlo error of a sample's means, relative to the Euclidean norm of these means, as
-        measured from its chains: 2.2 standard errors, or one if `careful`; 0 where exact.
+        measured from its chains: 2.2 standard errors, or one if `careful`; 0 where exact. Each
+        activation is measured in units of max(α_k, 1)/β_k, so that a large α hides no errors.
     reliable : ndarray of bool of shape (n_samples,)
         False where the chains still disagree by more than `precision` after all sweeps (2 % if
         `careful`), where a very small α may have kept all of them in one mode, and where the
@@ -251,8 +252,10 @@ def posterior_of(
             sizes_std[estimated] = found.draws[inexact].std(axis=1)
             # Draws of exact samples are judged by their means.
             means = (model.alpha + sizes[some]) / rate[some]
-            off = np.linalg.norm(h.mean(axis=0) - means, axis=1)
-            reliable[some] &= (off <= FAR_OFF * np.linalg.norm(means, axis=1)) | inexact
+            units = activation_units(model)
+            off = np.linalg.norm((h.mean(axis=0) - means) / units, axis=1)
+            length = np.linalg.norm(means / units, axis=1)
+            reliable[some] &= (off <= FAR_OFF * length) | inexact
             quantile_values[:, some] = np.quantile(h, levels, axis=0)
             if draws is not None:
                 draws[:, some] = h[np.linspace(0, len(h) - 1, n_draws).astype(int)]
@@ -394,6 +397,7 @@ def _draw_carefully(
             found.mean[n, columns] = found.draws[n][:, columns] = sample.counts.sum()
             return
         rate = model.column_norms + model.beta if rates is None else rates[n]
+        rate = rate * activation_units(model)
         found_n = _careful_sizes(rows, n, sample, rate[columns], seed)
         sizes, found.error[n], found.reliable[n] = found_n
         found.mean[n, columns] = sizes.mean(axis=0)

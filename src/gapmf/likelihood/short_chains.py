@@ -37,9 +37,18 @@ class Sizes(NamedTuple):
     """Posterior component sizes L of N samples."""
 
     mean: Array  # (N, K): E[L | v]
-    error: Array  # (N,): SAFETY standard errors of E[h | v], relative to its length
+    error: Array  # (N,): SAFETY standard errors of E[h | v] in `activation_units`, over its length
     n_sweeps: NDArray[np.int64]  # (N,): sweeps of each chain
     draws: NDArray[np.int64]  # (N, n_draws × 4, K): draws of L
+
+
+def activation_units(model: GaP) -> Array:
+    """Return the scales (K,) on which activations vary: max(α_k, 1)/β_k.
+
+    β_k h_k ~ Gamma(α_k, 1) a priori. A component whose α is thousands has an activation of
+    thousands in every sample. In its own units it does not hide the errors of the others.
+    """
+    return np.asarray(np.maximum(model.alpha, 1.0) / model.beta)
 
 
 def sample_sizes(
@@ -67,6 +76,7 @@ def sample_sizes(
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
     rate = model.column_norms + model.beta
     factors = None if rates is None else rate / rates
+    units = activation_units(model)
     found = Found(
         np.empty((N, K)),
         np.empty(N),
@@ -83,7 +93,7 @@ def sample_sizes(
         n_lanes = np.diff(lanes.start)
         most = int(n_lanes.max()), int((n_lanes + 3 * lanes.fours + lanes.twos).max())
         own = Found._make(array[lo:hi] for array in found)
-        own_rates = rate[None] if rates is None else rates[lo:hi]
+        own_rates = (rate[None] if rates is None else rates[lo:hi]) * units
         own_factors = None if factors is None else factors[lo:hi]
         limits = precision, max_sweeps
         data = lanes, large, weights, own_rates, own_factors, streams[lo:hi], *limits, _NO_SCALES
