@@ -85,10 +85,14 @@ def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
     exact = posterior_moments(X, model)
     drawn = posterior_activations(X, model, random_state=0, **options)
     assert not drawn.exact[X.sum(axis=1) > 0].any()
-    off = relative_error(drawn.mean, exact.h)
+    units = np.maximum(model.alpha, 1.0) / model.beta  # in which errors are measured
+    off = relative_error(drawn.mean / units, exact.h / units)
     assert (off <= allowed).mean() > 0.92
     assert (off <= 2.0 * allowed).mean() > 0.98
-    assert (off <= 2.0 * drawn.error + 1e-12).mean() > 0.97  # and chains know it
+    # And chains know it. The careful way reports one standard error: three are exceeded by less than
+    # 1 % of samples, and by two of ten in less than 0.5 % of seeds.
+    times, share = (3.0, 0.85) if "careful" in options else (2.0, 0.97)
+    assert (off <= times * drawn.error + 1e-12).mean() > share
     assert off.max() > 1e-4
     assert drawn.reliable.mean() > 0.45
     deviation = np.sqrt(exact.h_variance)
