@@ -89,7 +89,7 @@ def test_chains_agree_with_exact_moments(options, N, allowed, monkeypatch):
     off = relative_error(drawn.mean / units, exact.h / units)
     assert (off <= allowed).mean() > 0.92
     assert (off <= 2.0 * allowed).mean() > 0.98
-    # And chains know it. The careful way reports one standard error: three are exceeded by less than
+    # Chains know it. The careful way reports one standard error: three are exceeded by less than
     # 1 % of samples, and by two of ten in less than 0.5 % of seeds.
     times, share = (3.0, 0.85) if "careful" in options else (2.0, 0.97)
     assert (off <= times * drawn.error + 1e-12).mean() > share
