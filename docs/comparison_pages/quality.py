@@ -39,6 +39,46 @@ def perplexities(results: Results, column: str = "perplexity") -> str:
     return "\n\n".join(parts)
 
 
+SHORT_FORM = {
+    "gapmf, for prediction": ("gapmf, for prediction",),
+    "gapmf, default": ("gapmf, default",),
+    "LDA, tomotopy": ("LDA, tomotopy", "LDA, tomotopy η = 0.1"),
+    "LDA, scikit-learn": ("LDA, scikit-learn batch", "LDA, scikit-learn on-line"),
+    "LDA, gensim": ("LDA, gensim",),
+    "KL-NMF, scikit-learn": ("KL-NMF, scikit-learn",),
+    "HPF, hpfrec": ("HPF, hpfrec",),
+    "Poisson MF, poismf": ("Poisson MF, poismf", "Poisson MF, poismf L2 = 1"),
+    "cNMF": ("cNMF",),
+}
+
+
+def short_form(results: Results) -> str:
+    """Return the table of the README: the better form of each method, the lowest value in bold."""
+    settings = results.settings()
+    values = {}
+    for label, peers in SHORT_FORM.items():
+        for data, K in settings:
+            means = [
+                mean(found)
+                for peer in peers
+                if (found := results.values("perplexity", data=data, K=K, peer=peer))
+            ]
+            if means:
+                values[label, data, K] = min(means)
+    lines = []
+    for label in SHORT_FORM:
+        cells = []
+        for setting in settings:
+            value = values.get((label, *setting))
+            lowest = min(x for key, x in values.items() if key[1:] == setting)
+            text = "–" if value is None else number(value, 4)
+            cells.append(f"**{text}**" if value == lowest else text)
+        lines.append([label, *cells])
+    several_ranks = {data for data, K in settings if K != 10}
+    heads = [f"{NAMES[d]}, {K}" if d in several_ranks else NAMES[d] for d, K in settings]
+    return table(["perplexity", *heads], lines)
+
+
 def _cell(results: Results, data: str, K: int, peer: str, column: str) -> str:
     rows = results.rows(data=data, K=K, peer=peer)
     if failure(rows):
