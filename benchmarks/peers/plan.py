@@ -39,7 +39,7 @@ AT_200 = (*THREE_SEEDS, "KL-NMF, scikit-learn", "LDA, scikit-learn batch", "LDA,
 QUICK_PEERS = ("gapmf, for prediction", "KL-NMF, scikit-learn")
 SLOW_RECIPES = ("LDA scikit-learn, perplexity", "LDA gensim, coherence")
 RANK_SEEDS = 5
-RANK_CASES = (("usual", 5), ("usual", 10), ("overlapping", 5))
+RANK_CASES = (("usual", 5), ("usual", 10), ("overlapping", 5), ("few counts", 5))
 
 
 def n_seeds(peer: str, data: str, K: int) -> int:

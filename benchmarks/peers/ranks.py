@@ -26,7 +26,11 @@ from peers.watch import Watch, cpu_seconds
 from simulated import simulate
 
 USUAL: dict[str, Any] = {"N": 500, "F": 100, "counts": 200, "alpha": 0.3, "spread": 0.1}
-CASES: dict[str, dict[str, Any]] = {"usual": USUAL, "overlapping": USUAL | {"spread": 1.0}}
+CASES: dict[str, dict[str, Any]] = {
+    "usual": USUAL,
+    "overlapping": USUAL | {"spread": 1.0},
+    "few counts": USUAL | {"counts": 40},
+}
 GRIDS = {5: (2, 3, 4, 5, 6, 7, 8, 10), 10: (4, 6, 8, 9, 10, 11, 12, 15, 20)}
 CNMF_RUNS = 20  # per rank
 
