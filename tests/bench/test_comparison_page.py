@@ -44,9 +44,12 @@ def test_the_plan_is_the_present_one(results):
     assert not run & set(results.content["missing"])
 
 
-def test_the_estimate_of_the_plan_is_said(results):
-    minutes = results.content["budget"]["minutes"]
-    assert f"are estimated to take {minutes:.0f} minutes" in _page()
+def test_what_the_plan_takes_is_said(results):
+    budget = results.content["budget"]
+    if results.content["missing"]:
+        assert f"are estimated to take {budget['minutes']:.0f} minutes" in _page()
+    else:
+        assert f"took {budget['took']:.0f} minutes on two cores" in _page()
 
 
 def test_losses_and_wins_are_those_of_the_rows(script, results):
@@ -63,6 +66,45 @@ def test_losses_and_wins_are_those_of_the_rows(script, results):
     said = f"in {count['better']} of {sum(count.values())} cases, worse in {count['worse']}, and"
     assert f"{said} a tie in {count['tie']}. A tie is" in _page()
     assert ("**Worse**" in _page()) == (count["worse"] > 0)
+
+
+def test_the_readme_has_the_short_form(script, results):
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    quality = script["quality"]
+    assert " ".join(quality.short_form(results).split()) in readme
+    verdicts = [quality.verdict(gain) for *_, gain in quality.differences(results)]
+    assert [verdicts.count(x) for x in ("better", "tie", "worse")] == [5, 4, 0]
+    assert (
+        "better than the best other package in five of these nine cases. The other four" in readme
+    )
+    default = quality.differences(results, "gapmf, default")
+    assert [quality.verdict(gain) for *_, gain in default].count("worse") == 6
+    right = {
+        recipe: sum(rank == K for (_, K), named in cases.items() for rank in named)
+        for recipe, cases in quality.rank_counts(results).items()
+    }
+    ours = right["gapmf, rank_report"], right["gapmf, select_rank"]
+    assert (*ours, right["cNMF, stability"], right["KL-NMF, perplexity"]) == (20, 20, 19, 18)
+
+
+def test_the_cheapest_inference_that_is_as_good(script, results):
+    """Of the settings at least as good as tomotopy's better form, the fastest is chosen."""
+    found = script["cost"].equal_quality(results)
+    assert len(found) == 9
+    for x in found:
+        rows = results.rows(data=x["data"], K=x["K"], peer="gapmf, for prediction")
+        forms = {"the default": [(r["perplexity"], r["infer_cpu"]) for r in rows]}
+        for name in rows[0]["faster"]:
+            forms[name] = [
+                (r["faster"][name]["perplexity"], r["faster"][name]["infer_cpu"]) for r in rows
+            ]
+        seconds = {
+            name: mean(cpu for _, cpu in some)
+            for name, some in forms.items()
+            if mean(value for value, _ in some) <= x["goal"]
+        }
+        assert x["chosen"] == min(seconds, key=seconds.__getitem__)
+        assert x["ours"][1] < x["theirs"]  # said in the README
 
 
 def test_what_was_not_run_is_said(results):
