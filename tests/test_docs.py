@@ -362,4 +362,4 @@ def test_no_line_of_a_page_is_a_comment():
     assert any(page.name == "comparison.md" for page in pages)
     for page in pages:
         lines = page.read_text(encoding="utf-8").splitlines()
-        assert not [line for line in lines if line.startswith("%")], page.name
+        assert not [line for line in lines if line.lstrip().startswith("%")], page.name

@@ -152,7 +152,7 @@ def wrapped(text: str) -> str:
         text, 125, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
     )
     # A line that begins with % would be a comment: its number goes with it.
-    return re.sub(r" (\S+)\n(%)", r"\n\1 \2", lines)
+    return re.sub(r" (\S+)\n( *)(%)", r"\n\2\1 \3", lines)
 
 
 def ahead_by(gaps: list[float], what: str = "it", unit: str = "") -> str:
