@@ -1131,7 +1131,7 @@ class GammaPoissonMF(
                 f"the chains of {apart:,} of {counts.shape[0]:,} samples disagree by more than "
                 f"{FAR_APART} times the precision of {precision:g}: there may be several ways to "
                 "explain these samples, or components that are almost the same; "
-                "est.posterior(X).error has the errors, and est.posterior(X, careful=True) takes "
+                "in Python, est.posterior(X).error has the errors, and careful=True takes "
                 "longer to find all ways",
                 UserWarning,
                 stacklevel=4,
