@@ -135,9 +135,13 @@ def counted(found: list[tuple[str, int, str, float]]) -> str:
 
 
 def those(found: list[tuple[str, int, str, float]], which: str) -> str:
-    """Return the settings with a verdict, the best other package there, and the difference."""
+    """Return the settings with a verdict, the best other package there, and the difference.
+
+    Of ties, also who is ahead by it.
+    """
+    sides = ("behind ", "ahead of ") if which == "tie" else ("", "")
     return "; ".join(
-        f"{title(data, K)}: {percent(abs(gain))} ({peer})"
+        f"{title(data, K)}: {percent(abs(gain))} ({sides[gain > 0]}{peer})"
         for data, K, peer, gain in found
         if verdict(gain) == which
     )
