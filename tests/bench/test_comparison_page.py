@@ -66,7 +66,7 @@ def test_losses_and_wins_are_those_of_the_rows(script, results):
     said = f"in {count['better']} of {sum(count.values())} cases, worse in {count['worse']}, and"
     assert f"{said} a tie in {count['tie']}. A tie is" in _page()
     assert ("**Worse**" in _page()) == (count["worse"] > 0)
-    for data, K, peer, gain in quality.differences(results):
+    for _, K, peer, gain in quality.differences(results):
         if abs(gain) < 0.005:
             side = "ahead of" if gain > 0 else "behind"
             assert f"K = {K}: {quality.percent(abs(gain))} ({side} {peer})" in _page()
