@@ -86,6 +86,7 @@ def quality_sections(results: Results) -> list[str]:
         "gapmf. The goal is the best package's own final value, so that package needs nearly its whole fit by construction. Looks are "
         "at doubling times, so a ratio is known to a factor of two only.",
         quality.race_table(results),
+        readings.why_not_faster(results),
         "## Coherence, recovery, stability",
         *readings.higher(results),
         quality.other_measures(results),
