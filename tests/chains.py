@@ -9,8 +9,7 @@ from gapmf.engines.base import Sweeps
 from gapmf.engines.local import scales_for
 from gapmf.engines.parts import extent_of, lay_out
 from gapmf.kernels.dictionary import make_weights
-from gapmf.kernels.gibbs import advance
-from gapmf.kernels.gibbs_layout import EStepPlan, Sums, make_beyond, make_deferred, make_workspace
+from gapmf.kernels.gibbs_layout import EStepPlan, Sums, make_deferred, make_workspace
 from gapmf.kernels.one_sweep import add_by_feature, advance_once, tile_stride
 
 
@@ -18,8 +17,7 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     """One sweep of every row from L: new L (N, K), h (N, K) and C (N, F, K)."""
     counts = check_counts(X)
     engine = local.LocalEngine().load(counts, seed)
-    # Blocks of one sample, where their sums are taken by blocks.
-    layout = lay_out(counts, 1, block_size=1 if expectations else None)
+    layout = lay_out(counts, 1, block_size=1)
     extent = extent_of(layout)
     sweeps = Sweeps(1, 0, expectations=expectations)
     weights = make_weights(model.W, model.column_norms, model.alpha, model.beta)
@@ -28,23 +26,15 @@ def one_sweep(X, model, L, seed, *, iteration=0, expectations=False):
     N, (F, K) = len(L), model.W.shape
     K4 = weights.rows.size // F
     new, g, C = np.empty_like(L), np.empty((N, K)), np.empty((N, F, K))
-    workspace = make_workspace(
-        extent.most_lanes,
-        extent.most_tokens,
-        K,
-        plan,
-        K4 * tile_stride(K4) if expectations else None,
-    )
+    n_tile = K4 * tile_stride(K4)
+    workspace = make_workspace(extent.most_lanes, extent.most_tokens, K, plan, n_tile)
     deferred = make_deferred(extent.most_lanes, 1, K)
-    beyond = make_beyond(extent.most_lanes, K, plan)
     where = layout.lanes, layout.large, weights, plan, scales, L, new, None, workspace
     for n in range(N):
         sums = Sums(np.zeros(weights.rows.size), np.zeros(2 * K), np.zeros((K, 0), np.int64))
+        advance_once(n, layout.blocks, *where, deferred, sums)
         if expectations:
-            advance_once(n, layout.blocks, *where, deferred, sums)
             add_by_feature(n, layout.blocks, weights, scales, K4, deferred, sums.c)
-        else:
-            advance(n, n + 1, *where, beyond, sums)
         g[n] = (sums.g[:K] + sums.g[K:] / scales.g_low) / scales.g
         C[n] = sums.c.reshape(F, -1)[:, :K]
     C /= scales.c[:, None]

@@ -43,12 +43,12 @@ def test_directions_are_dirichlet():
 def test_draws_do_not_depend_on_how_features_are_divided():
     rng = np.random.default_rng(0)
     W, scale = GaP(rng.gamma(0.5, 1.0, (50, 3)) + 0.1).W, np.array([1.0, 40.0, 0.5])
-    whole, parts = np.empty_like(W), np.empty_like(W)
-    draw_gammas(0, 50, W, scale, np.uint64(3), 5, whole)
+    whole, parts, words = np.empty_like(W), np.empty_like(W), np.empty(12, np.uint32)
+    draw_gammas(0, 50, W, scale, np.uint64(3), 5, words, whole)
     for first, last in ((0, 7), (7, 31), (31, 50)):
-        draw_gammas(first, last, W, scale, np.uint64(3), 5, parts)
+        draw_gammas(first, last, W, scale, np.uint64(3), 5, words, parts)
     np.testing.assert_array_equal(whole, parts)
-    draw_gammas(0, 50, W, scale, np.uint64(3), 6, parts)
+    draw_gammas(0, 50, W, scale, np.uint64(3), 6, words, parts)
     assert not (whole == parts).any()
 
 

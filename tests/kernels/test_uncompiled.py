@@ -32,6 +32,7 @@ def some_steps():
     out = []
     for sweeps in (
         Sweeps(2, 1, sizes=True),
+        Sweeps(1, 0, sizes=True),
         Sweeps(1, 0, expectations=True),
         Sweeps(6, 1, expectations=True, sizes=True),
     ):

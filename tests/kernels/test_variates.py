@@ -18,6 +18,7 @@ from gapmf.kernels.random import (
     gamma,
     normal,
     pair,
+    small_gamma,
 )
 
 REFUSE = 1e-4
@@ -39,6 +40,15 @@ def gammas(n, shape, seed):
     for i in range(n):
         first, second = pair(U(i), address(seed, 0, 0, 0, ACTIVATIONS))
         out[i] = gamma(shape, first, second, U(7), address(seed, 0, i, 0, RETRIES))
+    return out
+
+
+@njit
+def small_gammas(n, shape, seed):
+    out = np.empty(n)
+    for i in range(n):
+        first, second = pair(U(i), address(seed, 0, 0, 0, ACTIVATIONS))
+        out[i] = small_gamma(shape, first, second, U(7), address(seed, 0, i, 0, RETRIES))
     return out
 
 
@@ -67,6 +77,17 @@ def test_normals():
 def test_gammas(shape):
     x = gammas(N, shape, U(int(shape) + 2))
     assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > REFUSE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [0.02, 0.12, 0.5, 0.9, 0.9999])
+def test_gammas_of_small_shapes(shape):
+    """Also far in both tails, where a test of the whole law sees little."""
+    x, law = small_gammas(5 * N, shape, U(int(1e4 * shape))), stats.gamma(shape)
+    assert stats.kstest(x, law.cdf).pvalue > REFUSE
+    for p in (1e-3, 1e-4):
+        assert stats.binomtest(int((x < law.ppf(p)).sum()), x.size, p).pvalue > REFUSE
+        assert stats.binomtest(int((x > law.isf(p)).sum()), x.size, p).pvalue > REFUSE
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from gapmf.em.schedules import EVALUATION, Adaptive, AdaptiveProgress, Decision,
 from gapmf.engines.base import Engine, State, Statistics, Sweeps
 from gapmf.kernels.directions import draw_gammas
 from gapmf.model import GaP, model_of_step
-from gapmf.parallel import by_rows
 from gapmf.types import Array
 
 FIRST_WINDOW = 60  # draws of W; each later window has twice as many as the one before
@@ -157,8 +156,8 @@ def draw_directions(model: GaP, concentration: Array, seed: int, iteration: int)
     norms = model.column_norms
     scale = np.divide(concentration, norms, out=np.zeros_like(norms), where=norms > 0)
     W = np.empty_like(model.W)
-    place = model.W, scale, np.uint64(seed), iteration, W
-    by_rows(lambda *rows: draw_gammas(*rows, *place), W.shape, 1)
+    words = np.empty(4 * W.shape[1], np.uint32)
+    draw_gammas(0, W.shape[0], model.W, scale, np.uint64(seed), iteration, words, W)
     totals = W.sum(axis=0)
     W *= np.divide(norms, totals, out=np.zeros_like(norms), where=totals > 0)
     return W

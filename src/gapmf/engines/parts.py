@@ -357,7 +357,7 @@ def draw(
     `own` is for a single part.
     """
     K = inputs.weights.alpha.size
-    once = inputs.plan.expectations and inputs.plan.n_sweeps == 1
+    once = inputs.plan.n_sweeps == 1
     if once:
         n_tasks = [part.extent.n_blocks for part in parts]
     else:
@@ -411,7 +411,8 @@ def _one_sweep(parts: Sequence[Part], inputs: EStepInputs, own: Own | None) -> W
     def work(layout: Layout, b: int, data: tuple[Any, ...], arrays: tuple[Any, ...]) -> None:
         _, deferred, sums = arrays
         advance_once(b, layout.blocks, layout.lanes, layout.large, *data, *arrays)
-        add_by_feature(b, layout.blocks, data[0], data[2], K4, deferred, sums.c)
+        if inputs.plan.expectations:
+            add_by_feature(b, layout.blocks, data[0], data[2], K4, deferred, sums.c)
 
     return make_arrays, work
 

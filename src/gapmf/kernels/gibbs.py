@@ -53,11 +53,12 @@ NEGLIGIBLE = 1e-30  # an activation that is smaller, beside the sample's largest
 
 @inner()
 def draw_underflowing_tokens(
-    n, slot, lanes, weights, scales, stride, workspace, index, at, beyond, sums
+    n, slot, lanes, weights, scales, stride, workspace, index, at, beyond, expectations, sums
 ):
-    """Draw the tokens of lanes whose total is -1; add them to `reach` and, if slot ≥ 0, to sums.
+    """Draw the tokens of lanes whose total is -1, and add them to `reach`.
 
-    Return the next index.
+    If slot ≥ 0, add their expectations to sums, or the draws: to `beyond`, or if that is None to
+    sums. Return the next index.
     """
     p, rest = workspace.p, workspace.rest
     start = lanes.start[n]
@@ -69,7 +70,7 @@ def draw_underflowing_tokens(
         f = np.int64(lanes.feature[start + i])
         row = f * workspace.h.size
         weigh(row, weights.rows, workspace.g, workspace.log_g, p, rest)
-        if slot >= 0 and beyond is None:
+        if slot >= 0 and expectations:
             add_expectation(tokens, row, p, scales.c[f], sums.c)
         for _ in range(tokens):
             word, _other = pair(index, at)
@@ -81,6 +82,8 @@ def draw_underflowing_tokens(
                 if slot >= 0 and beyond is not None:
                     beyond[k * stride + i] += 1
                 k += 1
+            if slot >= 0 and beyond is None and not expectations:
+                sums.c[row + k] += 1.0
     return index
 
 
@@ -252,16 +255,18 @@ def draw_allocations(
             add_reach(fours, twos, ones, stride, h, tile, token, cum, beyond)
         if n_below:
             index = draw_underflowing_tokens(
-                n, slot, lanes, weights, scales, stride, workspace, index, separate, beyond, sums
-            )
+                n, slot, lanes, weights, scales, stride, workspace, index, separate, beyond,
+                plan.expectations, sums,
+            )  # fmt: skip
         before = 4 * fours + 2 * twos + ones
         for k in range(sizes.size):
             sizes[k] = before - reach[k]
             before = reach[k]
     if large is not None:
         draw_large_counts(
-            n, slot, large, weights, scales, workspace, index, separate, beyond, sizes, sums
-        )
+            n, slot, large, weights, scales, workspace, index, separate, plan.expectations, sizes,
+            sums,
+        )  # fmt: skip
     return n_below
 
 

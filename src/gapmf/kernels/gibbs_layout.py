@@ -229,6 +229,8 @@ class Workspace(NamedTuple):
     """(AT_ONCE × K4): their h."""
     ratios: NDArray[np.float32]
     """(K4, lanes): Σ_j h_k / [Wh], when expectations of several sweeps are summed."""
+    component: NDArray[np.uint32]
+    """Those of some tokens, when draws of one sweep are summed."""
     g: NDArray[np.float64]
     log_g: NDArray[np.float64]
     """(K,): log g where it was drawn as such, else nan."""
@@ -288,6 +290,7 @@ def make_workspace(
         inverse=aligned_zeros(AT_ONCE * whole, f4),
         batch=aligned_zeros(AT_ONCE * K4, f4),
         ratios=aligned(K4 * whole if plan.expectations else 0, f4),
+        component=aligned(0 if n_tile is None else n_tile // K4, u4),
         g=aligned(K, np.float64),
         log_g=aligned(K, np.float64),
         h=aligned_zeros(K4, f4),

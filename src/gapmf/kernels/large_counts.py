@@ -130,8 +130,10 @@ def tokens_of(count):
 
 
 @inlined
-def draw_large_counts(n, slot, large, weights, scales, workspace, index, at, beyond, sizes, sums):
-    """Draw large counts; add them to `sizes` and, if slot ≥ 0, to sums."""
+def draw_large_counts(
+    n, slot, large, weights, scales, workspace, index, at, expectations, sizes, sums
+):
+    """Draw large counts; add them to `sizes` and, if slot ≥ 0, they or expectations to sums."""
     p, rest, reach, words = workspace.p, workspace.rest, workspace.reach, workspace.large_words
     begin, end = large.start[n], large.start[n + 1]
     last = begin
@@ -148,7 +150,7 @@ def draw_large_counts(n, slot, large, weights, scales, workspace, index, at, bey
             index = fill_tokens(words, n_tokens, index, at)
         row = f * workspace.h.size
         weigh(row, weights.rows, workspace.g, workspace.log_g, p, rest)
-        if slot >= 0 and beyond is None:
+        if slot >= 0 and expectations:
             add_expectation(left, row, p, scales.c[f], sums.c)
         if tokens_of(left) > 0:
             count_beyond(left, p, rest, words, token, number, at, reach)
@@ -157,6 +159,6 @@ def draw_large_counts(n, slot, large, weights, scales, workspace, index, at, bey
             index = draw_large_count(left, p, rest, index, at, reach)
         for k in range(sizes.size):
             sizes[k] += left - reach[k]
-            if slot >= 0 and beyond is not None:
+            if slot >= 0 and not expectations:
                 sums.c[row + k] += left - reach[k]
             left = reach[k]

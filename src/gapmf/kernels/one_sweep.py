@@ -1,11 +1,12 @@
-"""An E-step of one sweep, which is accumulated as expectations: it visits every row of W once.
+"""An E-step of one sweep, which is accumulated: it visits every row of W once.
 
 Nothing is used twice, so there is no tile of a whole sample. Its lanes are taken some at a time:
 the running sums Σ_{l≤k} w_fl h_l of these stay in the first cache, and their last row is [Wh]. The
 component of a token is where u·[Wh] falls among them.
 
 The expectations v w_f ∘ h / [Wh]_f are added by feature, after every block of samples: then c_f
-stays in registers. Of each sample of the block only h is kept, and of each lane 1/[Wh].
+stays in registers. Of each sample of the block only h is kept, and of each lane 1/[Wh]. Draws are
+added at once, token by token.
 """
 
 from __future__ import annotations
@@ -166,6 +167,45 @@ def count_beyond(tokens, n, width, K4, tile, lane, stride, token, at, reach):
             reach[k + q] += np.int64(found[q])
 
 
+@inner()
+def find_components(n, K4, tile, lane, stride, token, at, component):
+    """component[i] = how many running sums of its lane token[at + i] is not below."""
+    n, lane, at, stride = U(n), U(lane), U(at), U(stride)
+    for j in range(n):
+        component[U(j)] = u4(0)
+    for q in range(U(0), U(K4), U(AT_ONCE)):
+        o0 = lane + U(q) * stride
+        o1 = o0 + stride
+        o2 = o1 + stride
+        o3 = o2 + stride
+        for j in range(n):
+            i = U(j)
+            t = token[at + i]
+            found = u4(t >= tile[o0 + i]) + u4(t >= tile[o1 + i])
+            found += u4(t >= tile[o2 + i]) + u4(t >= tile[o3 + i])
+            component[i] = u4(component[i] + u4(found))
+
+
+@inner()
+def add_draws(n, K4, feature, first, total, lane, component, histogram, c):
+    """Count the tokens of n lanes in c_f and by component, but not where [Wh] underflows."""
+    for i in range(n):
+        if total[lane + i] >= 0.0:
+            k = np.int64(component[i])
+            c[np.int64(feature[first + i]) * K4 + k] += 1.0
+            histogram[k] += 1
+
+
+@inner()
+def sum_beyond(histogram):
+    """Turn numbers of tokens by component into those beyond each component."""
+    beyond = 0
+    for k in range(histogram.size - 1, -1, -1):
+        here = histogram[k]
+        histogram[k] = beyond
+        beyond += here
+
+
 @inlined
 def draw_sizes(
     n, sweep, offset, lanes, large, weights, plan, scales, workspace, inverse, sizes, sums
@@ -174,6 +214,8 @@ def draw_sizes(
 
     1/[Wh] of its lanes goes to `inverse`, which begins with lane `offset`.
     """
+    slot = 0 if sweep == 0 else -1
+    adds_draws = slot >= 0 and not plan.expectations
     tile, total, token = workspace.tile, workspace.total, workspace.token
     h, reach, words = workspace.h, workspace.reach, workspace.words
     start, fours, twos = lanes.start[n], lanes.fours[n], lanes.twos[n]
@@ -202,21 +244,34 @@ def draw_sizes(
                 t = at + a - lane
                 for j in range(tokens):
                     loops.scale_uniforms(words, t + j * width, total, a, b - a, token)
-                count_beyond(tokens, b - a, width, K4, tile, a - first, stride, token, t, reach)
+                    if adds_draws:
+                        find_components(
+                            b - a, K4, tile, a - first, stride, token, t + j * width,
+                            workspace.component,
+                        )  # fmt: skip
+                        add_draws(
+                            b - a, K4, lanes.feature, start + a, total, a, workspace.component,
+                            reach, sums.c,
+                        )  # fmt: skip
+                if not adds_draws:
+                    count_beyond(tokens, b - a, width, K4, tile, a - first, stride, token, t, reach)
             at += tokens * width
+    if adds_draws:
+        sum_beyond(reach)
     at = address(plan.seed, plan.iteration, sample, sweep, SEPARATE)
     index = U(0)
-    slot = 0 if sweep == 0 else -1
     if n_below:
         index = draw_underflowing_tokens(
-            n, slot, lanes, weights, scales, 0, workspace, index, at, None, sums
+            n, slot, lanes, weights, scales, 0, workspace, index, at, None, plan.expectations, sums
         )
     before = n_tokens
     for k in range(sizes.size):
         sizes[k] = before - reach[k]
         before = reach[k]
     if large is not None:
-        draw_large_counts(n, slot, large, weights, scales, workspace, index, at, None, sizes, sums)
+        draw_large_counts(
+            n, slot, large, weights, scales, workspace, index, at, plan.expectations, sizes, sums
+        )
 
 
 @kernel()
@@ -241,7 +296,7 @@ def add_by_feature(b, blocks, weights, scales, K4, deferred, c):
 def advance_once(
     b, blocks, lanes, large, weights, plan, scales, L, new_L, own, workspace, deferred, sums
 ):
-    """`gibbs.advance` for one accumulated sweep of block b."""
+    """`gibbs.advance` for one accumulated sweep of block b; expectations are to be added after."""
     first, last, K4 = blocks.first[b], blocks.first[b + 1], workspace.h.size
     offset = lanes.start[first]
     for n in range(first, last):

@@ -197,6 +197,27 @@ def rejected_gamma(d, c, first, second, index, at):
 
 
 @inner()
+def small_gamma(shape, first, second, index, at):
+    """Draw Gamma(shape, 1), shape < 1, from two words of 64 bits: Ahrens and Dieter (1974), GS.
+
+    It may underflow to 0; `log_gamma` does not.
+    """
+    bound = 1.0 + shape / math.e
+    while True:
+        p, u = bound * uniform(first), uniform(second)
+        if p <= 1.0:
+            x = math.exp(math.log(p) / shape)
+            if u <= 1.0 - x or u <= math.exp(-x):
+                return x
+        else:
+            x = -math.log((bound - p) / shape)
+            if u <= x ** (shape - 1.0):
+                return x
+        first, second = pair(index, at)
+        index += ONE_MORE
+
+
+@inner()
 def log_gamma(shape, first, second, index, more, small):
     """Draw the logarithm of Gamma(shape, 1) for shape < 1, which itself may underflow.
 
