@@ -174,9 +174,8 @@ class GammaPoissonMF(
 
         "posterior" predicts new samples best, and departs from the paper: it needs a prior
         (`pseudo_count`), and returns the posterior mean of the components' directions instead of
-        the maximum. It fits as "adaptive" does until it is near the maximum, then draws W for at
-        least as many iterations, and averages the last half or more of the draws ("mcem-c" only,
-        no unobserved entries).
+        the maximum. It draws W, C and H in turns, in windows each as long as all before it, and
+        averages the last window ("mcem-c" only, no unobserved entries).
 
         "saem" (stochastic approximation EM) also begins with one sweep per iteration. A window is a
         series of iterations after which the fit decides how to go on. Once the gain of a window
@@ -214,8 +213,9 @@ class GammaPoissonMF(
         \|g\| < 2e at 1024 sweeps per iteration. The parameters are the entries of W of features
         with counts. ("saem" counts an iteration's sweeps times its weight. "online" stops when 12
         iterations on all samples gain less than 5000 × `tol` × parameters; on a part of the
-        samples, a gain below twice this makes the part larger.) `last_gain_` tells what the last
-        window gained.
+        samples, a gain below twice this makes the part larger.) "posterior" stops when the average
+        of a window, of at least 240 draws of W, gains less than 2000 × `tol` nats per token on that
+        of the window before, which is half as long. `last_gain_` tells what the last window gained.
 
         "em-c" and "em-ch" stop when the expected remaining gain is below `tol` nats per token, and
         a few steps of gradient ascent do not gain more. "vbem" and "mjle" stop when the expected

@@ -297,11 +297,11 @@ def _fit_monte_carlo(
                 if checkpoint is not None and checkpoint.is_due():
                     kept = MonteCarloState(i, best, seed, engine.state, history.arrays(K), state)
                     checkpoint.write_progress(FitState(rng, kept))
-            stopped = history.stopped and not schedule.is_drawing(state.progress)
+            stopped = history.stopped and not schedule.is_drawing
             model = state.model if stopped else final_model(schedule, state)
             # Priors with different η cannot be compared without their constants.
-            compared = 0.0 if settings.choose_pseudo_count else state.pseudo_count
-            prior = model.log_prior(schedule.prior_weight(state.progress) * compared)
+            no_prior = settings.choose_pseudo_count or schedule.is_drawing
+            prior = model.log_prior(0.0 if no_prior else state.pseudo_count)
             del engine, schedule  # before the next start loads its own
             finished = FinishedStart(
                 value=score(model) + prior if settings.n_init > 1 else 0.0,

@@ -117,8 +117,7 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
     ]
     if state.last is not None:
         arrays += [state.last.model.W, state.last.statistics.c_sum]
-    climb = progress.climb if isinstance(progress, PosteriorProgress) else progress
-    momentum = getattr(climb, "momentum", Momentum(1.0, 0.0))
+    momentum = getattr(progress, "momentum", Momentum(1.0, 0.0))
     if momentum.factors is not None:
         arrays += [momentum.factors[0].astype(np.float64), momentum.factors[1] * np.ones((F, 1))]
     records = {
@@ -129,8 +128,8 @@ def _is_possible(kept: MonteCarloState, settings: Settings, F: int) -> bool:
     }
     return (
         type(progress) is records.get(settings.schedule, SaemProgress)
-        and 1 <= getattr(climb, "n_draws", 1) <= 2 * MAX_DRAWS
-        and all(getattr(part, "n_window", 1) >= 1 for part in (climb, progress))
+        and 1 <= getattr(progress, "n_draws", 1) <= 2 * MAX_DRAWS
+        and getattr(progress, "n_window", 1) >= 1
         and getattr(getattr(progress, "concentration", None), "shape", (K,)) == (K,)
         and 0.0 <= momentum.friction <= 1.0
         and 0.0 <= momentum.floor <= 1.0
@@ -151,9 +150,7 @@ def _is_averaging(state: RunState) -> bool:
     """Return whether the last iteration is one of those that make a window's average."""
     progress = state.progress
     if isinstance(progress, PosteriorProgress):
-        if progress.is_drawing:
-            return state.n_window > 0
-        progress = progress.climb
+        return state.n_window > 0
     if not isinstance(progress, AdaptiveProgress):
         return False
     return state.n_window > progress.n_window - progress.n_averaged

@@ -6,39 +6,37 @@ draws in which the directions vary, too. The result is the mean of the direction
 C: (Σ_jn c_fkn + J η) / (Σ_f Σ_jn c_fkn + J F η).
 
 A mode fits the training data more closely than they can justify; a mean over all directions that
-are plausible predicts new samples better. Draws move slowly, so a run climbs towards the mode
-first, by the adaptive schedule. It then draws for at least as many iterations.
+are plausible predicts new samples better. Draws begin at the starting point. A run that first
+climbs to a mode draws around that mode for thousands of iterations, and predicts worse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gapmf.em.evidence import predictive_pseudo_count
 from gapmf.em.gain import Gain
-from gapmf.em.schedules import EVALUATION, Adaptive, AdaptiveProgress, Decision, Schedule
+from gapmf.em.schedules import EVALUATION, SHORTEST_WINDOW, Decision, Schedule, StoppingRule
 from gapmf.engines.base import Engine, State, Statistics, Sweeps
 from gapmf.kernels.directions import draw_gammas
 from gapmf.model import GaP, model_of_step
 from gapmf.types import Array
 
-FIRST_WINDOW = 60  # draws of W; each later window has twice as many as the one before
+LEAST_WINDOW = 240  # iterations: a run does not end after a shorter one
 HALVES = 0x68616C66  # the purpose of the hashes that divide samples
 BURN_IN = 8  # sweeps at a draw of W before C shows η: the chains come from an average
 
 
 @dataclass(frozen=True)
 class PosteriorProgress:
-    """Where a run is: it climbs, and then draws."""
+    """Where a run is."""
 
-    climb: AdaptiveProgress
-    is_drawing: bool = False
-    n_window: int = FIRST_WINDOW
-    """Iterations of the present window, when drawing."""
+    n_window: int = SHORTEST_WINDOW
+    """Iterations of the present window."""
     n_drawn: int = 0
     """Draws of C so far."""
     concentration: Array | None = None
@@ -54,39 +52,38 @@ class Half(NamedTuple):
 
 @dataclass(frozen=True)
 class Posterior(Schedule):
-    """Climb as the adaptive schedule does, then draw W given C before every E-step.
+    """Draw W given C before every E-step, in windows each as long as all before it.
 
-    The model of a run is always an estimate: when drawing, the mean of W given the last draw of C.
+    The model of a run is always an estimate: the mean of W given the last draw of C. The first
+    window has no gain, since nothing was averaged before. The run ends after a long window whose
+    average gains little on the average before: it is the result.
     """
 
-    adaptive: Adaptive
+    is_drawing: ClassVar[bool] = True
+    stopping: StoppingRule
     seed: int
     halves: tuple[Half, ...]
     """Both halves of the samples, where η is chosen from them; none if the evidence decides."""
 
     def start(self) -> PosteriorProgress:
         """Return the progress at the beginning of a run."""
-        return PosteriorProgress(self.adaptive.start())
+        return PosteriorProgress()
 
     def sweeps(self, progress: PosteriorProgress) -> Sweeps:
-        """Return what the next E-step does: a draw of W needs a draw of C, not an expectation."""
-        if progress.is_drawing:
-            return Sweeps(1, sizes=self.sizes)
-        return self.adaptive.sweeps(progress.climb)
+        """Return one sweep: a draw of W needs a draw of C, not an expectation."""
+        return Sweeps(1, sizes=self.sizes)
 
     def evaluation(self, progress: PosteriorProgress) -> Sweeps:
         """Return what the E-step does that tells the gain of a window."""
-        if progress.is_drawing:
-            return Sweeps(EVALUATION, expectations=True, sizes=self.sizes)
-        return self.adaptive.evaluation(progress.climb)
+        return Sweeps(EVALUATION, expectations=True, sizes=self.sizes)
 
     def window_length(self, progress: PosteriorProgress) -> int:
         """Return the iterations of the present window."""
-        return progress.n_window if progress.is_drawing else progress.climb.n_window
+        return progress.n_window
 
     def n_averaged(self, progress: PosteriorProgress) -> int:
-        """Return how many of the last iterations of the window make its average."""
-        return progress.n_window if progress.is_drawing else progress.climb.n_averaged
+        """Return that all iterations of the window make its average."""
+        return progress.n_window
 
     def model_of_e_step(self, progress: PosteriorProgress, model: GaP) -> GaP:
         """Return a draw of W, whose mean is that of the model."""
@@ -98,10 +95,7 @@ class Posterior(Schedule):
     def step(
         self, progress: PosteriorProgress, model: GaP, statistics: Statistics
     ) -> tuple[GaP, PosteriorProgress]:
-        """Return EM's next model: with momentum, or the mean given C."""
-        if not progress.is_drawing:
-            model, climb = self.adaptive.step(progress.climb, model, statistics)
-            return model, replace(progress, climb=climb)
+        """Return the mean of W given the draw of C, with norms, α and η as EM has them."""
         concentration = statistics.c_sum.sum(axis=0) + model.n_features * statistics.pseudo
         progress = replace(progress, n_drawn=progress.n_drawn + 1, concentration=concentration)
         return self.m_step(statistics, model), progress
@@ -110,21 +104,10 @@ class Posterior(Schedule):
         """Return the M-step of all statistics of the window."""
         return self.m_step(window, model)
 
-    def prior_weight(self, progress: PosteriorProgress) -> float:
-        """Return 0 when drawing: averages are compared by their likelihood alone."""
-        return 0.0 if progress.is_drawing else 1.0
-
-    def is_drawing(self, progress: PosteriorProgress) -> bool:
-        """Return whether W is drawn."""
-        return progress.is_drawing
-
     def best_pseudo_count(
         self, engine: Engine, progress: PosteriorProgress, model: GaP, average: GaP
     ) -> tuple[float, int]:
-        """Return the η with which one half of the samples best predicts the other, when drawing.
-
-        At a mode, where components overfit, it would be far too large: the evidence decides there.
-        """
+        """Return the η with which one half of the samples best predicts the other."""
         if progress.concentration is None or not self.halves:
             return super().best_pseudo_count(engine, progress, model, average)
         at, chains = self.model_of_e_step(progress, model), engine.state
@@ -139,16 +122,9 @@ class Posterior(Schedule):
         self, progress: PosteriorProgress, gained: Gain
     ) -> tuple[Decision, PosteriorProgress]:
         """Return how to go on after a window, and the new progress."""
-        if progress.is_drawing:
-            if progress.n_drawn >= progress.climb.n_steps:
-                return Decision.STOP, progress
-            return Decision.CONTINUE, replace(progress, n_window=2 * progress.n_window)
-        decision, climb = self.adaptive.decide(progress.climb, gained)
-        if decision is Decision.CONTINUE:
-            return decision, replace(progress, climb=climb)
-        # The mode is near: more precise steps to it would be undone by the first draws.
-        climb = replace(progress.climb, momentum=replace(climb.momentum, factors=None))
-        return Decision.CONTINUE_FROM_AVERAGE, replace(progress, climb=climb, is_drawing=True)
+        if progress.n_window >= LEAST_WINDOW and self.stopping.is_met(gained, progress.n_window):
+            return Decision.STOP, progress
+        return Decision.CONTINUE, replace(progress, n_window=progress.n_drawn)
 
 
 def draw_directions(model: GaP, concentration: Array, seed: int, iteration: int) -> Array:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from gapmf.em.evidence import best_pseudo_count
 from gapmf.em.gain import N_ERRORS, Gain
@@ -67,6 +67,8 @@ class Decision(Enum):
 class Schedule(ABC):
     """What a run asks of its schedule. `progress` is the schedule's own record."""
 
+    is_drawing: ClassVar[bool] = False
+    """Whether W is drawn: only averages are results then, and they are judged without a prior."""
     m_step: MStep
     sizes: bool
     """Whether the M-step needs the histogram of L."""
@@ -108,14 +110,6 @@ class Schedule(ABC):
     @abstractmethod
     def decide(self, progress: Any, gained: Gain) -> tuple[Decision, Any]:
         """Return how to go on after a window, and the new progress."""
-
-    def prior_weight(self, progress: Any) -> float:
-        """Return how often the prior on directions counts in the objective: once, or not at all."""
-        return 1.0
-
-    def is_drawing(self, progress: Any) -> bool:
-        """Return whether W is drawn, so that only averages are results."""
-        return False
 
     def best_pseudo_count(
         self, engine: Engine, progress: Any, model: GaP, average: GaP
