@@ -6,8 +6,8 @@
 One thread, CPU seconds, all in one run. The first is on simulated documents (10,000 words, 75
 tokens each, K = 20): for each seed a fit by each schedule, the log-likelihood of 2,500 of the
 documents in nats per token, and when the other schedules come within 0.002 of the first one's end,
-by models that are kept every third iteration. The second makes passes of `partial_fit` over the NIPS papers in
-shuffled blocks.
+by models that are kept every third iteration. The second makes passes of `partial_fit` over the
+NIPS papers in shuffled blocks.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def compare_schedules(given):
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for seed in given.seeds:
         for schedule in given.schedules:
-            est, seconds, looks = timed_fit(
-                X, seed, n_components=20, alpha=0.1, schedule=schedule
-            )
+            est, seconds, looks = timed_fit(X, seed, n_components=20, alpha=0.1, schedule=schedule)
             row = {"seed": seed, "schedule": schedule, "iterations": est.n_iter_,
                    "seconds": seconds, "score": score(est.model_)}  # fmt: skip
             results.append(row)

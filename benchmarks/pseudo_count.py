@@ -40,10 +40,11 @@ LDA = {"tomotopy, eta 0.01": 0.01, "tomotopy, eta 0.1": 0.1}
 SWEEPS = 500  # of tomotopy
 
 
-def load(name):
+def load(name, folder=None):
     """Training counts, and the two halves of the test documents."""
     if name == "nips":
-        counts = gapmf.read(Path(os.environ["GAPMF_NIPS_DIR"]) / "docword.nips.txt.gz").counts
+        folder = Path(folder or os.environ["GAPMF_NIPS_DIR"])
+        counts = gapmf.read(folder / "docword.nips.txt.gz").counts
     else:
         counts = short_documents(N=20_000, F=20_000, tokens=100)
     rng = np.random.default_rng(0)
@@ -53,7 +54,7 @@ def load(name):
 
 
 def lda(train, K, eta, seed):
-    """Topics and α of tomotopy's collapsed Gibbs sampler."""
+    """tomotopy's collapsed Gibbs sampler, before its first sweep."""
     import tomotopy
 
     model = tomotopy.LDAModel(k=K, eta=eta, seed=seed)
@@ -62,10 +63,14 @@ def lda(train, K, eta, seed):
         words = np.repeat(train.indices[row], train.data[row])
         if words.size:
             model.add_doc([str(f) for f in words])
-    model.train(SWEEPS, workers=1)
+    return model
+
+
+def topics(model, F):
+    """Topics and α of tomotopy's model."""
     words = np.array([int(word) for word in model.used_vocabs])
-    W = np.full((train.shape[1], K), eta)
-    for k in range(K):
+    W = np.full((F, model.k), model.eta)
+    for k in range(model.k):
         W[words, k] = model.get_topic_word_dist(k, normalize=False)
     return GaP(W / W.sum(axis=0), np.array(model.alpha, dtype=float))
 
@@ -76,7 +81,9 @@ def measure(name, K, what, seed, data):
     begin = time.process_time()
     row = {"data": name, "K": K, "model": what, "seed": seed}
     if what in LDA:
-        model = lda(train, K, LDA[what], seed)
+        sampler = lda(train, K, LDA[what], seed)
+        sampler.train(SWEEPS, workers=1)
+        model = topics(sampler, train.shape[1])
         row["eta"] = LDA[what]
     else:
         model = GammaPoissonMF(K, random_state=seed, **FITS[what]).fit(train)
