@@ -18,7 +18,7 @@ import time
 
 from gapmf.counts import check_counts
 from gapmf.em.m_steps import step_c
-from gapmf.em.momentum import Momentum
+from gapmf.em.momentum import FRICTION, Momentum
 from simulated import save, short_documents
 from sweep import WAYS, Ours, Tomotopy, read_nips
 
@@ -29,7 +29,7 @@ class Iteration:
     def __init__(self, X, K):
         ours = Ours(X, K, alpha=1.0)
         self.engine, self.model = ours.engine, ours.model
-        self.momentum = Momentum(0.25, 0.01 / K)
+        self.momentum = Momentum(FRICTION, 0.01 / K)
         self.mean_counts = self.engine.totals / X.shape[0]
         self.window = None
 

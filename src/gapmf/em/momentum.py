@@ -19,6 +19,7 @@ from gapmf.model import GaP, model_of_step
 from gapmf.parallel import by_rows
 from gapmf.types import Array
 
+FRICTION = 0.125  # design note 5 compares others
 
 @dataclass(frozen=True)
 class Momentum:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from gapmf.em.evidence import best_pseudo_count
 from gapmf.em.gain import N_ERRORS, Gain
-from gapmf.em.momentum import Momentum
+from gapmf.em.momentum import FRICTION, Momentum
 from gapmf.engines.base import Engine, Statistics, Sweeps
 from gapmf.model import GaP
 from gapmf.types import Array
@@ -169,12 +169,8 @@ class AdaptiveProgress:
         return self.n_window // AVERAGED_FRACTION
 
     def with_draws(self, n_draws: int) -> AdaptiveProgress:
-        """Return this progress with another number of sweeps, and the friction that suits it."""
-        # The less noise there is, the less of it a longer memory adds up.
-        momentum = replace(self.momentum, friction=0.25 if n_draws < 8 else 0.1)
-        return replace(
-            self, momentum=momentum, n_draws=n_draws, n_window=SHORTEST_WINDOW, n_steps=0
-        )
+        """Return this progress with another number of sweeps."""
+        return replace(self, n_draws=n_draws, n_window=SHORTEST_WINDOW, n_steps=0)
 
 
 @dataclass(frozen=True)
@@ -199,7 +195,7 @@ class Adaptive(Schedule):
 
     def start(self) -> AdaptiveProgress:
         """Return the progress at the beginning of a run."""
-        return AdaptiveProgress(Momentum(0.25, 0.01 / self.n_components))
+        return AdaptiveProgress(Momentum(FRICTION, 0.01 / self.n_components))
 
     def window_length(self, progress: AdaptiveProgress) -> int:
         """Return the iterations of the present window."""
