@@ -109,7 +109,7 @@ def compare_streams(given):
             cuts = range(0, rows.size, given.block)
             stream.partial_fit(X[rows[a : a + given.block]] for a in cuts)
             seconds += time.process_time() - begin
-            if i in (3, 6) or i % 12 == 0 or i == given.passes:
+            if i in (3, 6) or i % 24 == 0 or i == given.passes:
                 found.append(("partial_fit", i, seconds, score(stream.model_)))
         for way, n, seconds, value in found:
             results.append({"seed": seed, "way": way, "n": n, "seconds": seconds, "score": value})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,12 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from gapmf import GammaPoissonMF, GaP
+from gapmf.em.stream import PASSES, SETTLED, SWEEPS, _typical_sizes
+from gapmf.engines.base import State
+from gapmf.engines.local import LocalEngine
 from gapmf.errors import InvalidInputError
+from gapmf.likelihood.bound import mean_field_bound
+from gapmf.likelihood.moments import posterior_moments
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +121,32 @@ def test_what_a_stream_cannot_do_is_said(data):
         est = GammaPoissonMF(3, random_state=0, max_iter=3, tol=1e9).fit(data, exposure=2.0)
     with pytest.raises(InvalidInputError, match="exposures or unobserved"):
         est.partial_fit(data)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_chains_begin_at_whole_numbers_near_the_mean_field(K):
+    rng = np.random.default_rng(1)
+    model = GaP(rng.gamma(0.3, 1.0, (6, K)), np.linspace(0.01, 2.0, K))
+    X = model.sample(40, random_state=2)
+    X = np.vstack([X, np.zeros(6, int), 10**5 * np.eye(6, dtype=int), np.ones(6, int)])
+    counts = sp.csr_array(X)
+    begun = _typical_sizes(counts, model, None)
+    sizes = mean_field_bound(counts, model, tol=SETTLED, max_passes=PASSES).sizes
+    assert begun.min() >= 0
+    np.testing.assert_array_equal(begun.sum(axis=1), X.sum(axis=1))
+    assert np.abs(np.cumsum(begun - sizes, axis=1)).max() < 0.5 + 1e-6
+
+
+def test_few_sweeps_are_enough_for_chains_of_new_samples():
+    """Mean E[L] of overlapping components, beside exact moments: 20,000 copies of one sample."""
+    W = np.array([[6.0, 4.0], [5.0, 5.0], [1.0, 9.0], [9.0, 1.0]])
+    model, v = GaP(W, 0.2), np.array([40, 60, 10, 70])
+    exact = posterior_moments(v[None], model).L[0]
+    counts = sp.csr_array(np.tile(v, (20_000, 1)))
+    errors = []
+    for start in (_typical_sizes(counts, model, None), np.full((counts.shape[0], 1), -1)):
+        engine = LocalEngine(2).load(counts, 0)
+        engine.state = State(start, 0)
+        s = engine.advance(model, replace(SWEEPS, expectations=False))
+        errors.append(abs(s.c_sum[:, 0].sum() / s.n_draws - exact[0]))
+    assert errors[0] < 0.5 * errors[1], errors

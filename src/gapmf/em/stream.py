@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from gapmf.counts import is_anndata, is_frame
 from gapmf.em.averages import Averages, Stream, averages_at
@@ -19,13 +20,15 @@ from gapmf.em.start import mean_start, random_start
 from gapmf.engines.base import State, Sweeps
 from gapmf.engines.local import LocalEngine
 from gapmf.io.count_blocks import CountBlocks
+from gapmf.likelihood.bound import mean_field_bound
 from gapmf.model import GaP
 from gapmf.types import Array
 
 EXPONENT, DELAY = 0.5, 4.0  # γ_t = (t + DELAY)^-EXPONENT
 BATCH = 500  # samples of a mini-batch, at most
-AVERAGED = 3.0  # the slow averages have steps of AVERAGED/t: the last third or so of the stream
+AVERAGED = 5.0  # the slow averages have steps of AVERAGED/t: the last fifth or so of the stream
 SWEEPS = Sweeps(n_draws=4, n_burn_in=4, expectations=True)  # of the new chains of a mini-batch
+PASSES, SETTLED = 30, 0.005  # where they begin: passes that move less than this part of the tokens
 N_BEFORE = 32  # mini-batches that components stand for which were given
 
 
@@ -45,18 +48,30 @@ def _visit(stream: Stream, counts: sp.csr_array, settings: Settings, n_jobs: int
     features, met = only_met(counts)
     engine = LocalEngine(n_jobs).load(met, stream.seed)
     N, t = engine.n_samples, stream.averages.t
-    # Streams of random numbers belong to the mini-batch and the sample's place in it.
-    engine.state = State(np.full((N, 1), -1, dtype=np.int64), t)
     sweeps = replace(SWEEPS, sizes=settings.learn_alpha is not None)
     totals = engine.totals[:-1]
     fast = with_samples(stream.averages, features, totals, N)
     slow = with_samples(stream.slow, features, totals, N)
-    s = engine.advance(model_for(fast, features), sweeps)
+    model = model_for(fast, features)
+    # Streams of random numbers belong to the mini-batch and the sample's place in it.
+    engine.state = State(_typical_sizes(met, model, n_jobs), t)
+    s = engine.advance(model, sweeps)
     move = partial(step, features=features, s=s, n_samples=N, learn_alpha=settings.learn_alpha)
     gamma = (t + DELAY) ** -EXPONENT
     fast = move(fast, gamma=gamma)
     slow = move(slow, gamma=min(gamma, AVERAGED / (t + AVERAGED)))
     return Stream(fast, slow, stream.seed)
+
+
+def _typical_sizes(counts: sp.csr_array, model: GaP, n_jobs: int | None) -> NDArray[np.int64]:
+    """Return where new chains begin, (n, K): the mean-field sizes, as whole numbers.
+
+    From there few sweeps are as good as many from the prior mean.
+    """
+    sizes = mean_field_bound(counts, model, tol=SETTLED, max_passes=PASSES, n_jobs=n_jobs).sizes
+    up_to = np.rint(np.cumsum(sizes, axis=1)).astype(np.int64)
+    up_to[:, -1] = counts.sum(axis=1)
+    return np.diff(np.minimum(up_to, up_to[:, -1:]), axis=1, prepend=0)
 
 
 def begin(n_features: int, settings: Settings, rng: np.random.Generator) -> Stream:
