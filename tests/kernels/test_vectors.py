@@ -12,7 +12,7 @@ from gapmf.kernels.vectors import add_products, count_bits, eight_words, halves_
 @njit
 def compiled_sums(rows, at, h, tile, lane, stride):
     eight = at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]
-    running_sums(rows, eight, h, tile, lane, stride)
+    running_sums(rows, eight, h, tile, lane, stride, eight)
 
 
 @njit
@@ -27,14 +27,14 @@ def test_running_sums(K4):
     at = rng.integers(0, 30, 8) * K4
     tile, plain = np.full((2, K4 * 27), -1.0, dtype=np.float32)
     compiled_sums(rows, at, h, tile, 3, 27)
-    running_sums(rows, at, h, plain, 3, 27)
+    running_sums(rows, at, h, plain, 3, 27, at)
     np.testing.assert_allclose(tile, plain, rtol=1e-6)
     expected = np.cumsum(h[:, None] * rows.reshape(30, K4)[at // K4].T.astype(float), axis=0)
     np.testing.assert_allclose(tile.reshape(K4, 27)[:, 3:11], expected, rtol=1e-5)
     assert (np.delete(tile.reshape(K4, 27), np.s_[3:11], axis=1) == -1.0).all()
 
 
-@pytest.mark.parametrize("K4", [4, 8, 16, 20, 36])
+@pytest.mark.parametrize("K4", [4, 8, 16, 20, 28, 36])
 @pytest.mark.parametrize("n", [0, 1, 7])
 def test_products_are_rounded_one_by_one(K4, n):
     """So the order of the terms does not matter, and the sums are whole."""

@@ -21,6 +21,7 @@ from gapmf.types import Array
 
 FRICTION = 0.125  # design note 5 compares others
 
+
 @dataclass(frozen=True)
 class Momentum:
     """The memory of a run's steps.

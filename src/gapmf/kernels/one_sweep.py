@@ -1,7 +1,7 @@
 """An E-step of one sweep, which is accumulated: it visits every row of W once.
 
 Nothing is used twice, so there is no tile of a whole sample. Its lanes are taken some at a time:
-the running sums Σ_{l≤k} w_fl h_l of these stay in the first cache, and their last row is [Wh]. The
+the running sums Σ_{l≤k} w_fl h_l of these stay in the cache, and their last row is [Wh]. The
 component of a token is where u·[Wh] falls among them.
 
 The expectations v w_f ∘ h / [Wh]_f are added by feature, after every block of samples: then c_f
@@ -34,7 +34,7 @@ from gapmf.kernels.vectors import LANES, add_products, running_sums
 f4 = np.float32
 u4 = np.uint32
 
-TILE = 3072  # numbers in the tile of some lanes: 12 kB
+TILE = 16384  # numbers in the tile of some lanes: 64 kB, of which the second cache has enough
 
 
 @inner()
@@ -50,22 +50,32 @@ def tile_stride(K4):
 
 
 @inner()
-def sum_rates(feature, first, n, rows, h, tile, stride):
-    """Fill the tile with the running sums of n lanes; what is beyond n is of no use."""
-    K4, last = U(h.size), U(first + n - 1)
+def rows_of(feature, a, last, K4):
+    """Give where the rows of W of eight lanes begin; lanes beyond the last are the last."""
+    return (
+        U(feature[min(a, last)]) * K4,
+        U(feature[min(a + U(1), last)]) * K4,
+        U(feature[min(a + U(2), last)]) * K4,
+        U(feature[min(a + U(3), last)]) * K4,
+        U(feature[min(a + U(4), last)]) * K4,
+        U(feature[min(a + U(5), last)]) * K4,
+        U(feature[min(a + U(6), last)]) * K4,
+        U(feature[min(a + U(7), last)]) * K4,
+    )
+
+
+@inner()
+def sum_rates(feature, first, n, last, rows, h, tile, stride):
+    """Fill the tile with the running sums of n lanes; what is beyond n is of no use.
+
+    `last` is the last lane of the sample.
+    """
+    K4, first, last = U(h.size), U(first), U(last)
+    at = rows_of(feature, first, last, K4)
     for i in range(0, n, LANES):
-        a = U(first + i)
-        at = (
-            U(feature[a]) * K4,
-            U(feature[min(a + U(1), last)]) * K4,
-            U(feature[min(a + U(2), last)]) * K4,
-            U(feature[min(a + U(3), last)]) * K4,
-            U(feature[min(a + U(4), last)]) * K4,
-            U(feature[min(a + U(5), last)]) * K4,
-            U(feature[min(a + U(6), last)]) * K4,
-            U(feature[min(a + U(7), last)]) * K4,
-        )
-        running_sums(rows, at, h, tile, U(i), U(stride))
+        following = rows_of(feature, first + U(i + LANES), last, K4)
+        running_sums(rows, at, h, tile, U(i), U(stride), following)
+        at = following
 
 
 @inner()
@@ -232,7 +242,10 @@ def draw_sizes(
     n_below = u4(0)
     for first in range(0, n_lanes, some):
         last = min(first + some, n_lanes)
-        sum_rates(lanes.feature, start + first, last - first, weights.rows, h, tile, stride)
+        sum_rates(
+            lanes.feature, start + first, last - first, start + n_lanes - 1, weights.rows, h, tile,
+            stride,
+        )  # fmt: skip
         row = (K4 - 1) * stride
         n_below += invert(
             tile, row, last - first, UNDERFLOW, total, first, inverse, start - offset + first

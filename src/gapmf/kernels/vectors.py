@@ -28,10 +28,11 @@ BYTES = {FLOAT: 4, DOUBLE: 8, WORD: 4, HALF: 2}
 FUSE = ("contract",)
 
 
-def running_sums(rows, at, h, tile, lane, stride):
+def running_sums(rows, at, h, tile, lane, stride, following):
     """tile[k, lane + i] = Σ_{l≤k} h_l w_l, with w = rows[at[i]:], for eight lanes i.
 
-    The tile is flat, its rows are `stride` apart. h.size is a multiple of four.
+    The tile is flat, its rows are `stride` apart. h.size is a multiple of four. Rows at `following`
+    are those of the next eight lanes: compiled, they are fetched into the cache meanwhile.
     """
     for i in range(LANES):
         z = f4(0)
@@ -111,6 +112,15 @@ class _Writer:
         stored = self.builder.store(value, self._place(array, index, scalar, n))
         stored.align = BYTES[scalar]
 
+    def prefetch(self, array, index):
+        """Fetch the cache line of an element, to be read soon."""
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        place = self.builder.bitcast(self.builder.gep(array, [index]), byte)
+        read, soon, data = (ir.Constant(number, i) for i in (0, 3, 1))
+        self.builder.call(fetch, [place, read, soon, data])
+
     def pick(self, a, b, order):
         """Give the elements of a and b in this order."""
         mask = ir.Constant(_vector(ir.IntType(32), len(order)), list(order))
@@ -145,17 +155,26 @@ def _transposed(w, quarters):
 
 
 @intrinsic
-def _running_sums(typing, rows, at, h, n_blocks, tile, lane, stride):
+def _running_sums(typing, rows, at, h, n_blocks, tile, lane, stride, following):
     """`running_sums`, of n_blocks times four components."""
 
     def write(context, builder, sig, args):
         w = _Writer(context, builder, sig, args)
-        rows, at, h, n_blocks, tile, lane, stride = w.values
+        rows, at, h, n_blocks, tile, lane, stride, following = w.values
         starts = [builder.extract_value(at, i) for i in range(LANES)]
+        next_starts = cgutils.pack_array(builder, cgutils.unpack_tuple(builder, following))
+        later = cgutils.alloca_once_value(builder, next_starts)
         total = w.variable(FLOAT, LANES)
         builder.store(ir.Constant(_vector(FLOAT, LANES), [0.0] * LANES), total)
         with cgutils.for_range(builder, n_blocks) as loop:
             first = builder.shl(loop.index, w.whole(2))
+            # A line has sixteen weights, four blocks: two of the eight lines in each of these.
+            line = builder.and_(first, w.whole(-16))
+            for i in range(2):
+                which = builder.lshr(builder.and_(first, w.whole(12)), w.whole(1))
+                which = builder.add(which, w.whole(i))
+                start = builder.load(builder.gep(later, [w.whole(0), which]))
+                w.prefetch(rows, builder.add(start, line))
             quarters = [w.load(rows, builder.add(start, first), FLOAT, 4) for start in starts]
             z = builder.load(total)
             for j, weights in enumerate(_transposed(w, quarters)):
@@ -165,46 +184,49 @@ def _running_sums(typing, rows, at, h, n_blocks, tile, lane, stride):
             builder.store(z, total)
         return context.get_dummy_value()
 
-    return types.void(rows, at, h, n_blocks, tile, lane, stride), write
+    return types.void(rows, at, h, n_blocks, tile, lane, stride, following), write
 
 
 @intrinsic
 def _add_products(typing, factors, at, n, rows, row, h, n_blocks, c):
     """`add_products`, of n_blocks times four components: sixteen at once while there are."""
 
-    def write_block(w, first, n_vectors):
-        """Keep the sums of 4 n_vectors components in registers while the terms pass by."""
+    def write_block(w, first, n_vectors, width):
+        """Keep the sums of n_vectors × width components in registers while the terms pass by."""
         builder = w.builder
         factors, at, n, rows, row, h, _, c = w.values
-        shift = w.repeat(ir.Constant(DOUBLE, SHIFT), 4)
-        wide = _vector(DOUBLE, 4)
-        places = [builder.add(first, w.whole(4 * j)) for j in range(n_vectors)]
+        shift = w.repeat(ir.Constant(DOUBLE, SHIFT), width)
+        wide = _vector(DOUBLE, width)
+        places = [builder.add(first, w.whole(width * j)) for j in range(n_vectors)]
         p, sums = [], []
         for place in places:
             where = builder.add(row, place)
-            p.append(builder.fpext(w.load(rows, where, FLOAT, 4), wide))
-            sums.append(w.variable(DOUBLE, 4))
-            builder.store(w.load(c, where, DOUBLE, 4), sums[-1])
+            p.append(builder.fpext(w.load(rows, where, FLOAT, width), wide))
+            sums.append(w.variable(DOUBLE, width))
+            builder.store(w.load(c, where, DOUBLE, width), sums[-1])
         with cgutils.for_range(builder, n) as loop:
-            factor = w.repeat(w.scalar(factors, loop.index), 4)
+            factor = w.repeat(w.scalar(factors, loop.index), width)
             start = w.scalar(at, loop.index)
             for place, weight, total in zip(places, p, sums, strict=True):
-                drawn = w.load(h, builder.add(start, place), FLOAT, 4)
+                drawn = w.load(h, builder.add(start, place), FLOAT, width)
                 term = builder.fmul(weight, builder.fpext(drawn, wide))
                 rounded = builder.fsub(w.fused(factor, term, shift), shift)
                 builder.store(builder.fadd(builder.load(total), rounded), total)
         for place, total in zip(places, sums, strict=True):
-            w.store(builder.load(total), c, builder.add(row, place), DOUBLE, 4)
+            w.store(builder.load(total), c, builder.add(row, place), DOUBLE, width)
 
     def write(context, builder, sig, args):
         w = _Writer(context, builder, sig, args)
         n_blocks = w.values[6]
-        n_wide = builder.lshr(n_blocks, w.whole(2))
-        with cgutils.for_range(builder, n_wide) as loop:
-            write_block(w, builder.shl(loop.index, w.whole(4)), 4)
-        done = builder.shl(n_wide, w.whole(2))
-        with cgutils.for_range(builder, builder.sub(n_blocks, done)) as loop:
-            write_block(w, builder.shl(builder.add(done, loop.index), w.whole(2)), 1)
+        # Sixteen components while there are; then eight and four, if so many are left.
+        done = w.whole(0)
+        for shift, n_vectors, width in ((2, 2, 8), (1, 1, 8), (0, 1, 4)):
+            left = builder.sub(n_blocks, done)
+            n_times = builder.lshr(left, w.whole(shift))
+            with cgutils.for_range(builder, n_times) as loop:
+                block = builder.add(done, builder.shl(loop.index, w.whole(shift)))
+                write_block(w, builder.shl(block, w.whole(2)), n_vectors, width)
+            done = builder.add(done, builder.shl(n_times, w.whole(shift)))
         return context.get_dummy_value()
 
     return types.void(factors, at, n, rows, row, h, n_blocks, c), write
@@ -306,9 +328,9 @@ def _compiled_eight_words(words, at, gap, counter, step, key):
 
 
 @overload(running_sums, jit_options=OPTIONS, inline="always")
-def _compiled_running_sums(rows, at, h, tile, lane, stride):
-    def compiled(rows, at, h, tile, lane, stride):
-        _running_sums(rows, at, h, h.size >> 2, tile, lane, stride)
+def _compiled_running_sums(rows, at, h, tile, lane, stride, following):
+    def compiled(rows, at, h, tile, lane, stride, following):
+        _running_sums(rows, at, h, h.size >> 2, tile, lane, stride, following)
 
     return compiled
 
