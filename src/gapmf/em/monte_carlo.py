@@ -116,7 +116,12 @@ def iterate(engine: Engine, schedule: Schedule, state: RunState) -> RunState:
 
 def _e_step(engine: Engine, model: GaP, sweeps: Sweeps, pseudo_count: float) -> Statistics:
     """Advance the chains; the statistics also hold the pseudo-counts, once for each draw."""
-    statistics = engine.advance(model, sweeps)
+    if sweeps.n_draws == 2 and sweeps.n_burn_in == 0:
+        # Two E-steps of one sweep take less time than one of two, up to K = 50 at least.
+        one = replace(sweeps, n_draws=1)
+        statistics = engine.advance(model, one) + engine.advance(model, one)
+    else:
+        statistics = engine.advance(model, sweeps)
     if pseudo_count == 0.0:
         return statistics
     return replace(statistics, pseudo=sweeps.n_draws * pseudo_count)
